@@ -16,7 +16,7 @@ from typing import Annotated, Any, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from runner.values import Action, Format, Kind, Severity
+from runner.values import Action, Format, Kind, Label, Severity
 
 QUOTE_MIN, QUOTE_MAX = 12, 200  # characters
 
@@ -68,6 +68,12 @@ class ReviewerReply(_Reply):
 
 class ReasonReply(_Reply):
     reason: Annotated[str, Prose(400), Field(min_length=1, max_length=400)]
+
+
+class JudgedReply(ReasonReply):
+    """Of a model whose choices cannot be measured: it says its verdict itself, after the reason."""
+
+    verdict: Label
 
 
 class AmendedReply(_Reply):
@@ -292,3 +298,84 @@ def chunks_of(passage: str) -> list[str]:
             out.append(match.group())
             at = match.end()
     return [c for c in out if c]
+
+
+_ITEM = re.compile(r"[ \t]*(?:[-*+]|\d{1,3}[.)])[ \t]+(?:\[[ xX]\][ \t]+)?")
+_HEADING = re.compile(r"[ \t]{0,3}#{1,6}(?:[ \t]|$)")
+_RULE = re.compile(r"[ \t]*(?:[-*_=][ \t]*){3,}$|[ \t]*\|?[ \t:|-]*-[ \t:|-]*$")
+_FENCE = re.compile(r"[ \t]{0,3}(`{3,}|~{3,})")
+_ROW = re.compile(r"[ \t]*\|")
+
+
+def passages(body: str) -> tuple[tuple[int, int], ...]:
+    """What can be quoted: paragraphs, list items, table rows and lines of code, as character spans of the body.
+
+    Headings, rules and fences are left out: a claim is about what a document says. When nothing else is there, the
+    whole body is one passage. A passage is at least QUOTE_MIN characters long: a shorter one takes in its successor.
+    """
+    spans = _merge(_blocks(body), body)
+    if not spans and len(body.strip()) >= QUOTE_MIN:
+        start = len(body) - len(body.lstrip())
+        return ((start, start + len(body.strip())),)
+    return tuple(spans)
+
+
+def _blocks(body: str) -> list[tuple[int, int]]:
+    spans: list[tuple[int, int]] = []
+    open_block, fence, at = False, "", 0
+    for line in re.findall(r"[^\n]*\n|[^\n]+", body):
+        text = line.rstrip("\r\n")
+        start, at = at, at + len(line)
+        mark = _FENCE.match(text)
+        if mark and (not fence or (mark[1].startswith(fence) and text.strip() == mark[1])):
+            fence, open_block = ("" if fence else mark[1]), False
+            continue
+        if not text.strip() or (not fence and (_HEADING.match(text) or _RULE.match(text))):
+            open_block = False
+            continue
+        item = _ITEM.match(text)
+        lead = item.end() if item and not fence else len(text) - len(text.lstrip())
+        end = start + len(text.rstrip())
+        if open_block and not item and not fence and not _ROW.match(text):
+            spans[-1] = (spans[-1][0], end)
+        elif start + lead < end:
+            spans.append((start + lead, end))
+            open_block = not fence and not _ROW.match(text)
+    return spans
+
+
+def _merge(spans: list[tuple[int, int]], body: str) -> list[tuple[int, int]]:
+    out: list[tuple[int, int]] = []
+    for start, end in spans:
+        if out and out[-1][1] - out[-1][0] < QUOTE_MIN:
+            out[-1] = (out[-1][0], end)
+        else:
+            out.append((start, end))
+    if out and out[-1][1] - out[-1][0] < QUOTE_MIN:
+        last = out.pop()
+        if out:
+            out[-1] = (out[-1][0], last[1])
+        elif len(body.strip()) >= QUOTE_MIN:
+            out.append((len(body) - len(body.lstrip()), len(body.rstrip())))
+    return out
+
+
+def runs_of(texts: Sequence[str], most: int, turn: int) -> tuple[tuple[str, ...], ...]:
+    """At most `most` runs of neighbouring passages, alike in length; reviewer `turn` starts at its own run.
+
+    Claim i quotes from run i alone, so no reviewer quotes a passage twice, and reviewers start at different places.
+    """
+    n = min(most, len(texts))
+    if n == 0:
+        return ()
+    total = sum(map(len, texts))
+    runs: list[list[str]] = [[]]
+    done = 0
+    for i, text in enumerate(texts):
+        left, need = len(texts) - i, n - len(runs)
+        if runs[-1] and need and (left <= need or done >= total * len(runs) / n):
+            runs.append([])
+        runs[-1].append(text)
+        done += len(text)
+    turn %= len(runs)
+    return tuple(tuple(r) for r in runs[turn:] + runs[:turn])

@@ -47,11 +47,18 @@ class Format:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
+    """How the next token is drawn; the names are llama.cpp's. dry_*: what continues a run of at least `dry_allowed`
+    tokens copied from the prompt or the reply is lowered by dry_multiplier * dry_base ** (run - dry_allowed).
+    """
+
     temperature: float = 0.7
     top_k: int = 40
     top_p: float = 0.95
     min_p: float = 0.05
     repeat_penalty: float = 1.1  # over the tokens of the reply's own free text
+    dry_multiplier: float = 0.0
+    dry_base: float = 1.75
+    dry_allowed: int = 4
     seed: int = 0
 
 

@@ -320,6 +320,7 @@ class LlamaCpp:
             task.feed += task.branches[0].tokens
         else:
             task.sampler = Sampler(task.request.sampling)
+            task.sampler.see(task.tokens)
             if task.request.format is not None:
                 task.matcher = self._matcher(task.request.format.lark)
                 self._force(task)
@@ -344,8 +345,13 @@ class LlamaCpp:
         if forced:
             task.matcher.consume_tokens(forced)
             task.feed += forced
-            task.out += forced
+            self._say(task, forced)
             task.forced += len(forced)
+
+    def _say(self, task: _Task, tokens: Sequence[int]) -> None:
+        task.out += tokens
+        if task.sampler is not None:
+            task.sampler.see(tokens)
 
     # ---- one batch -----------------------------------------------------------------------------------------------
 
@@ -427,16 +433,13 @@ class LlamaCpp:
     def _next(self, task: _Task, logits: NDArray[np.float32], allowed: NDArray[np.intp] | None) -> Finish | None:
         assert task.sampler is not None
         token = task.sampler.pick(logits, allowed)
-        if task.matcher is None:
-            if token in self.vocab.eog:
-                return "stop"
-            task.out.append(token)
-            task.feed = [token]
-        else:
-            if not task.matcher.consume_token(token):
-                return "error"
-            task.out.append(token)
-            task.feed = [token]
+        if task.matcher is None and token in self.vocab.eog:
+            return "stop"
+        if task.matcher is not None and not task.matcher.consume_token(token):
+            return "error"
+        task.feed = [token]
+        self._say(task, [token])
+        if task.matcher is not None:
             if not task.matcher.is_stopped():
                 self._force(task)
             if task.matcher.is_stopped():

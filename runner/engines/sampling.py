@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +14,14 @@ _FREE = 512  # more allowed tokens than this: free text; fewer: an enum, a quote
 _GRAM = 4  # the same run of so many tokens is never written a third time
 
 
+_LONGEST = 40  # tokens of a copied run that are looked at
+
+
 class Sampler:
-    """One request's random numbers and the memory that keeps its free text from going in circles."""
+    """One request's random numbers and the memory that keeps its free text from going in circles.
+
+    The caller shows it every token of the sequence (`see`): the prompt first, then what is sampled or forced.
+    """
 
     def __init__(self, sampling: Sampling) -> None:
         self._s = sampling
@@ -22,6 +29,14 @@ class Sampler:
         self._history: list[int] = []
         self._seen: set[int] = set()
         self._grams: Counter[tuple[int, ...]] = Counter()
+        self._tokens: list[int] = []
+        self._places: defaultdict[int, list[int]] = defaultdict(list)
+
+    def see(self, tokens: Sequence[int]) -> None:
+        if self._s.dry_multiplier > 0:
+            for token in tokens:
+                self._places[token].append(len(self._tokens))
+                self._tokens.append(token)
 
     def pick(self, row: NDArray[np.float32], allowed: NDArray[np.intp] | None) -> int:
         """The next token id. row: logits of the whole vocabulary, not changed. allowed: ids the grammar admits."""
@@ -38,19 +53,32 @@ class Sampler:
         return token
 
     def _discourage(self, ids: NDArray[np.intp], values: NDArray[np.float64]) -> None:
-        """ids are sorted, so each token's place is found by bisection."""
+        """Lower what was said before. ids are sorted, so each token's place is found by bisection."""
         if self._s.repeat_penalty != 1.0 and self._seen:
-            old = np.fromiter(self._seen, dtype=np.intp)
-            at = np.searchsorted(ids, old)
-            hit = at[(at < ids.size) & (ids[np.minimum(at, ids.size - 1)] == old)]
-            v = values[hit]
-            values[hit] = np.where(v > 0, v / self._s.repeat_penalty, v * self._s.repeat_penalty)
+            at = _at(ids, list(self._seen))
+            v = values[at]
+            values[at] = np.where(v > 0, v / self._s.repeat_penalty, v * self._s.repeat_penalty)
+        for token, length in self._copied().items():
+            at = _at(ids, [token])
+            values[at] -= self._s.dry_multiplier * self._s.dry_base ** (length - self._s.dry_allowed)
         tail = tuple(self._history[-(_GRAM - 1) :])
-        for gram, n in self._grams.items():
-            if n >= 2 and gram[:-1] == tail:
-                at1 = int(np.searchsorted(ids, gram[-1]))
-                if at1 < ids.size and ids[at1] == gram[-1]:
-                    values[at1] = -np.inf
+        values[_at(ids, [g[-1] for g, n in self._grams.items() if n >= 2 and g[:-1] == tail])] = -np.inf
+
+    def _copied(self) -> dict[int, int]:
+        """Tokens that would lengthen a run copied from earlier in the sequence, with the run's length so far."""
+        if not self._tokens:
+            return {}
+        t, last = self._tokens, len(self._tokens) - 1
+        found: dict[int, int] = {}
+        for place in self._places[t[last]]:
+            if place == last:
+                continue
+            n = 1
+            while n < _LONGEST and n <= place and t[place - n] == t[last - n]:
+                n += 1
+            if n >= self._s.dry_allowed:
+                found[t[place + 1]] = max(n, found.get(t[place + 1], 0))
+        return found
 
     def _remember(self, token: int) -> None:
         self._history.append(token)
@@ -73,3 +101,10 @@ class Sampler:
         keep = (np.cumsum(p) - p < s.top_p) & (p >= s.min_p * p[0])
         p, at = p[keep], at[keep]
         return int(at[min(int(np.searchsorted(np.cumsum(p), self._rng.random() * p.sum())), p.size - 1)])
+
+
+def _at(ids: NDArray[np.intp], tokens: Sequence[int]) -> NDArray[np.intp]:
+    """Where these tokens stand among the sorted ids; those that are not there are left out."""
+    wanted = np.asarray(tokens, dtype=np.intp)
+    at = np.minimum(np.searchsorted(ids, wanted), ids.size - 1)
+    return at[ids[at] == wanted]

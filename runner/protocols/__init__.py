@@ -1,0 +1,1 @@
+"""Protocols: generators that yield Ask, Publish and Join. They know no engine, disk or clock."""
