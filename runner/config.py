@@ -110,7 +110,8 @@ def xdg(kind: Literal["CONFIG", "DATA", "CACHE", "STATE"]) -> Path:
 def folders(name: str, project: Path | None) -> tuple[Path, ...]:
     """Where files of this kind are looked for, first hit wins: the project's, the user's, ours."""
     own = [] if project is None else [project / name]
-    return (*own, xdg("CONFIG") / name, bundled(name))
+    top, *rest = Path(name).parts
+    return (*own, xdg("CONFIG") / name, bundled(top).joinpath(*rest))
 
 
 def texts(name: str, pattern: str, project: Path | None) -> dict[str, str]:

@@ -69,13 +69,25 @@ class Refused(RunnerError):
 
 
 class Incomplete(RunnerError):
-    """Part of the work is missing. `reason`: interrupted, partial, scaffolded or busy."""
+    """Part of the work is missing. `reason`: interrupted, partial, scaffolded or busy.
+
+    exhausted: keys of requests that are out of tries; `debate resume` asks them again.
+    """
 
     exit_code = EXIT_INCOMPLETE
 
-    def __init__(self, message: str, *, reason: str, path: str | None = None, hint: str | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        reason: str,
+        path: str | None = None,
+        hint: str | None = None,
+        exhausted: tuple[str, ...] = (),
+    ) -> None:
         super().__init__(message, path=path, hint=hint, code=reason)
         self.reason = reason
+        self.exhausted = exhausted
 
 
 class Integrity(RunnerError):

@@ -99,7 +99,7 @@ class SynthesisReply(_Reply):
 # capital (or a letter of a script that has none), holds no template characters, and ends like a sentence.
 _PROSE = r"""[\p{Lu}\p{Lo}][^"\\\x00-\x1f\x7f{}<>|\[\]`*#_~=]{11,%d}[.?!。？！]"""
 # A rewrite may hold everything a markdown line may, a double quote escaped; it neither begins nor ends with a blank.
-_REWRITE = r"""([^"\\\x00-\x20\x7f{}]|\\")([^"\\\x00-\x1f\x7f{}]|\\"){4,%d}[^"\\\x00-\x20\x7f{}]"""
+_REWRITE = r"""([\p{L}\p{N}`*_\[(|>#]|\\")([^"\\\x00-\x1f\x7f{}]|\\"){4,%d}[^"\\\x00-\x20\x7f{}]"""
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,7 @@ def write_atomic(path: Path, data: bytes, *, sync: bool = True) -> None:
     The folder must exist (`make_folder`). Raises RunnerError (code `disk`); the file is then whole all the same:
     the old one, or, when only the last sync failed, the new one.
     """
-    temp = path.parent / f".{secrets.token_hex(8)}{_TEMP_SUFFIX}"
+    temp = path.parent / f"{_temp_prefix(path)}{secrets.token_hex(8)}{_TEMP_SUFFIX}"
     with _explained(path, "write"):
         try:
             _fill(temp, data, _mode(path), sync)
@@ -93,6 +93,11 @@ def write_atomic(path: Path, data: bytes, *, sync: bool = True) -> None:
             raise
         if sync:
             _fsync_folder(path.parent)
+
+
+def _temp_prefix(path: Path) -> str:
+    """Tells the leftovers of one target from another's; short, whatever the target is called."""
+    return f".{hashlib.sha256(path.name.encode('utf-8', 'surrogateescape')).hexdigest()[:12]}-"
 
 
 def _mode(path: Path) -> int | None:
@@ -135,8 +140,17 @@ def _fsync_folder(folder: Path) -> None:
 
 def sweep(folder: Path) -> None:
     """Remove what killed writes left in `folder` (not below it). Call it under the lock."""
+    _sweep(folder, ".*")
+
+
+def sweep_of(path: Path) -> None:
+    """Remove what killed writes of this one file left beside it; others may be writing into the same folder."""
+    _sweep(path.parent, f"{_temp_prefix(path)}*")
+
+
+def _sweep(folder: Path, names: str) -> None:
     with _explained(folder, "clean up"):
-        for temp in sorted(folder.glob(f".*{_TEMP_SUFFIX}")):
+        for temp in sorted(folder.glob(names + _TEMP_SUFFIX)):
             disk.unlink(temp)
 
 
@@ -239,6 +253,14 @@ def sha256_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def _same_folder(descriptor: int, folder: Path) -> bool:
+    """Is what we hold still what lies there? Whoever held the lock before may have removed the folder."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), folder.stat())
+    except FileNotFoundError:
+        return False
+
+
 class Lock:
     """Exclusive while the `with` block runs, on the folder's own descriptor: no lock file is left by a kill.
 
@@ -254,6 +276,8 @@ class Lock:
             descriptor = os.open(self.folder, _FOLDER)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if not _same_folder(descriptor, self.folder):
+                    raise BlockingIOError
             except BlockingIOError:
                 os.close(descriptor)
                 hint = "wait until it has ended, then run this again"

@@ -58,7 +58,9 @@ class Engine(Protocol):
 
 
 class Tokenizer(Protocol):
-    context_tokens: int
+    @property
+    def context_tokens(self) -> int:
+        """The model's context: the most a prompt and its reply may take together."""
 
     def count(self, messages: Sequence[Message]) -> int:
         """Tokens of the whole prompt, chat template included."""

@@ -31,7 +31,7 @@ from runner.engines.base import Progress
 from runner.engines.choices import Branch, Trie
 from runner.engines.llama_vocab import Vocab, open_model
 from runner.engines.sampling import Sampler
-from runner.errors import Refused, RunnerError, UsageError
+from runner.errors import RunnerError, UsageError
 from runner.values import Finish, Reply, Request, Segment
 
 _N_BATCH = 512  # tokens per llama_decode; more than n_batch aborts the process, so it is checked before every call
@@ -139,13 +139,15 @@ class LlamaCpp:
         prompt = len(self._tokens(self.vocab.pieces(request.messages)[0]))
         limit = min(self.context_tokens, self._n_ctx)
         if prompt + request.max_tokens > limit:
-            raise Refused(
+            raise UsageError(
                 f"request {request.key}: the prompt has {prompt} tokens and the reply may take {request.max_tokens}, "
                 f"but the context holds {limit}",
                 code="context",
                 hint=f"shorten the document by about {prompt + request.max_tokens - limit} tokens, "
                 "or use a model or profile with a longer context",
             )
+        if request.format is not None:  # a grammar that does not compile ends its own flow, not the engine
+            self._matcher(request.format.lark)
 
     def submit(self, flow: str, request: Request) -> None:
         pieces, ends = self.vocab.pieces(request.messages)
@@ -153,9 +155,13 @@ class LlamaCpp:
         lengths = [len(self._tokens(pieces[: ends[n]])) for n in request.shared]
         # The last token of a prompt is always fed by the task itself: its logits are needed.
         prefixes = [tuple(tokens[:n]) for n in sorted(set(lengths)) if 0 < n < len(tokens)]
-        trie = Trie([list(self.vocab.tokens(Segment(c, False))) for c in request.choices]) if request.choices else None
+        trie = Trie([self._label(c) for c in request.choices]) if request.choices else None
         most = max(len(b.tokens) for b in trie.chains()) if trie else request.max_tokens
         self._waiting.append(_Task(flow, request, pieces, prefixes, tokens, most, trie))
+
+    def _label(self, choice: str) -> list[int]:
+        """With an end, so that no label is the beginning of another; where labels have parted it is never fed."""
+        return [*self.vocab.tokens(Segment(choice, False)), self.vocab.end]
 
     def _tokens(self, pieces: list[Segment]) -> list[int]:
         return [t for p in pieces for t in self.vocab.tokens(p)]
@@ -192,7 +198,8 @@ class LlamaCpp:
             return
         for task in self._running + self._waiting:
             task.matcher = None
-        self._running, self._waiting, self._grammars = [], [], {}
+        self._running, self._waiting, self._building, self._grammars = [], [], [], {}
+        self._nodes, self._kept = {}, {}
         del self._grammar_tokens
         C.llama_batch_free(self._batch)
         C.llama_free(self._ctx)
@@ -341,7 +348,7 @@ class LlamaCpp:
     def _force(self, task: _Task) -> None:
         """Append what the grammar forces; those tokens are fed without being sampled."""
         assert task.matcher is not None
-        forced = task.matcher.compute_ff_tokens()
+        forced = task.matcher.compute_ff_tokens()[: task.request.max_tokens - len(task.out)]
         if forced:
             task.matcher.consume_tokens(forced)
             task.feed += forced
@@ -432,6 +439,10 @@ class LlamaCpp:
 
     def _next(self, task: _Task, logits: NDArray[np.float32], allowed: NDArray[np.intp] | None) -> Finish | None:
         assert task.sampler is not None
+        if (ended := _ended(task)) is not None:  # what the grammar forces may be all there is to say
+            return ended
+        if allowed is not None and allowed.size == 0:
+            return "error"
         token = task.sampler.pick(logits, allowed)
         if task.matcher is None and token in self.vocab.eog:
             return "stop"
@@ -439,12 +450,9 @@ class LlamaCpp:
             return "error"
         task.feed = [token]
         self._say(task, [token])
-        if task.matcher is not None:
-            if not task.matcher.is_stopped():
-                self._force(task)
-            if task.matcher.is_stopped():
-                return "stop"
-        return "length" if len(task.out) >= task.request.max_tokens else None
+        if task.matcher is not None and not task.matcher.is_stopped():
+            self._force(task)
+        return _ended(task)
 
     def _measured(self) -> list[tuple[str, Reply]]:
         """Choices tasks whose chain is fed: go on with the next one, or answer."""
@@ -471,10 +479,11 @@ class LlamaCpp:
         self._running.remove(task)
         text = b"".join(self.vocab.bytes_of(t) for t in task.out).decode("utf-8", "replace")
         scores: tuple[float, ...] = ()
-        if task.trie is not None:
+        if task.trie is not None and finish == "stop":
             scores = tuple(task.trie.scores())
             text = task.request.choices[int(np.argmax(scores))]
-        if task.request.keep and finish == "stop" and task.trie is None:
+        known = (task.flow, task.request.key) in self._kept  # the first one stays
+        if task.request.keep and finish == "stop" and task.trie is None and not known:
             self._keep(task, text)
         else:
             self._free(task.seq, task.base)
@@ -507,6 +516,12 @@ def _context(model: object, n_ctx: int, threads: int, flash: bool, n_seq_max: in
             f"no memory for a context of {n_ctx} tokens", code="engine", hint="lower context_tokens in the profile"
         )
     return ctx
+
+
+def _ended(task: _Task) -> Finish | None:
+    if task.matcher is not None and task.matcher.is_stopped():
+        return "error" if task.matcher.is_error() else "stop"
+    return "length" if len(task.out) >= task.request.max_tokens else None
 
 
 def _allowed(mask: NDArray[np.int32], size: int) -> NDArray[np.intp]:

@@ -57,12 +57,15 @@ class Vocab:
         self.ptr = C.llama_model_get_vocab(model)
         self.size: int = C.llama_vocab_n_tokens(self.ptr)
         self.eog: list[int] = [t for t in range(self.size) if C.llama_vocab_is_eog(self.ptr, t)]
+        self.end: int = next((t for t in _ends(self.ptr) if t >= 0), self.eog[0] if self.eog else 0)
         raw = C.llama_model_chat_template(model, None)
         self.template: str = raw.decode() if raw else _CHATML
         self._render = _environment().from_string(self.template).render
         self._pieces = lru_cache(maxsize=4096)(self._tokenise)
 
     def text(self, token: int) -> str:
+        if token < 0:  # a vocabulary without this token; llama.cpp would end the process
+            return ""
         raw = C.llama_vocab_get_text(self.ptr, token)
         return raw.decode() if raw else ""
 
@@ -70,6 +73,9 @@ class Vocab:
         """The bytes a token stands for; nothing for a control token."""
         buffer = ctypes.create_string_buffer(256)
         n = C.llama_token_to_piece(self.ptr, token, buffer, 256, 0, False)
+        if n < 0:  # the buffer was too small: the call says how much it needs
+            buffer = ctypes.create_string_buffer(-n)
+            n = C.llama_token_to_piece(self.ptr, token, buffer, -n, 0, False)
         return buffer.raw[: max(n, 0)]
 
     def _tokenise(self, text: str, trusted: bool) -> tuple[int, ...]:
@@ -121,6 +127,11 @@ class Vocab:
             # Some templates know no system role: its text then opens the first question.
             head = {"role": "user", "content": messages[0]["content"] + "\n\n" + messages[1]["content"]}
             return str(self._render(messages=[head, *messages[2:]], **values))
+
+
+def _ends(vocab: Any) -> tuple[int, int]:
+    """The tokens that end a turn: of a chat, of a text; -1 where there is none."""
+    return C.llama_vocab_eot(vocab), C.llama_vocab_eos(vocab)
 
 
 def _environment() -> ImmutableSandboxedEnvironment:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -113,6 +113,9 @@ class Result:
     exhausted: tuple[str, ...]
 
 
+_CLAIM_TOKENS = 190  # a quote of 200 characters and a problem of 240, as the defender is shown them
+_JUDGE_TOKENS = 800  # a claim's own question, its reason, the verdict's question and an amended proposal
+
 Priors = Sequence[Sequence[float]]  # per label order, log-probabilities of LABELS
 UNIFORM: Priors = ((math.log(0.25),) * 4,) * 2
 
@@ -161,7 +164,10 @@ def review(r: Review, passes: int = 1) -> Generator[Ask | Publish | Join, Any, R
     verdicts = tuple(j.verdict for j in judged)
     if claims and all(v.cause == "engine" for v in verdicts):
         raise Incomplete(
-            "the defender gave no verdict on any claim", reason="interrupted", hint="`debate resume` asks again"
+            "the defender gave no verdict on any claim",
+            reason="interrupted",
+            hint="`debate resume` asks again",
+            exhausted=tuple(k for j in judged for k in j.out_of_tries),
         )
     in_pass = max((*(x.in_pass for x in reviewed), *(j.in_pass for j in judged)))
     synthesis, extra, failed = yield from _synthesize(r, prompt, claims, judged, in_pass, tries)
@@ -194,6 +200,7 @@ def _enough_reviewers(r: Review, reviewed: Sequence[_Reviewed]) -> None:
             f"{done} of {len(reviewed)} reviewers answered, {r.min_reviewers} are needed; failed: {failed}",
             reason="interrupted",
             hint="`debate resume` asks them again; `debate resume --min-reviewers N` goes on with fewer",
+            exhausted=tuple(family(x.reply.key) for x in reviewed if x.tryout.status == "failed"),
         )
 
 
@@ -259,6 +266,22 @@ def reviewer_request(r: Review, prompt: _Prompt | None, turn: int) -> Request:
         task = (Segment(before, True), Segment(who.charter, False), Segment(after, True), *task)
     user = Message("user", (*prompt.shared, *task))
     return _request(r, f"reviewer/{who.name}", who.role, (prompt.system, user), worst, fmt, (prompt.n_shared,))
+
+
+def worst_tokens(r: Review, count: Callable[[Sequence[Message]], int]) -> dict[str, int]:
+    """For each reviewer, and for the defender at its worst: the tokens of prompt and reply together.
+
+    count: tokens of a prompt. The defender's worst is estimated: every claim as long as its bounds allow.
+    """
+    prompt = _Prompt(r)
+    found = {}
+    for turn in range(len(r.reviewers)):
+        request = reviewer_request(r, prompt, turn)
+        found[request.key] = count(request.messages) + request.max_tokens
+    base = count((prompt.system, Message("user", prompt.shared)))
+    claims = len(r.reviewers) * r.max_claims + len(r.carried)
+    found["defender"] = base + claims * _CLAIM_TOKENS + _JUDGE_TOKENS
+    return found
 
 
 def _request(

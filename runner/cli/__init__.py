@@ -1,0 +1,105 @@
+"""The command line: parse, call one function, print, exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from types import FrameType
+from typing import Any
+
+import typer
+
+from runner import __version__
+from runner.cli import bench, doctor, models, rounds
+from runner.errors import RunnerError
+
+app = typer.Typer(
+    help="Offline multi-agent review of markdown decisions on a local model.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,  # a traceback with locals would print the reviewed document
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"debate-runner {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Show the version."),
+) -> None:
+    """Offline multi-agent review of markdown decisions on a local model."""
+
+
+rounds.add_to(app)
+app.add_typer(models.app, name="models")
+app.command("doctor")(doctor.doctor)
+app.command("bench")(bench.bench)
+
+
+class _Terminated(BaseException):
+    """SIGTERM arrived; what is on disk stays, and `resume` goes on from there."""
+
+
+def _on_sigterm(_signum: int, _frame: FrameType | None) -> None:
+    raise _Terminated
+
+
+def main(argv: list[str] | None = None) -> None:
+    """The console script. Exit codes: see errors.py; 130 and 143 for Ctrl-C and SIGTERM."""
+    sys.exit(run(sys.argv[1:] if argv is None else argv))
+
+
+def run(argv: list[str]) -> int:
+    """Run one command line and return its exit code; errors go to stderr, or to stdout as JSON with --json."""
+    signal.signal(signal.SIGTERM, _on_sigterm)
+    as_json = "--json" in argv
+    try:
+        code = app(args=argv, prog_name="debate", standalone_mode=False)
+        if code == 130:  # Typer turns a KeyboardInterrupt into this
+            return _stopped("interrupted", 130)
+        return code if isinstance(code, int) else 0
+    except RunnerError as e:
+        return _failed(e, as_json)
+    except (typer.Abort, KeyboardInterrupt):
+        return _stopped("interrupted", 130)
+    except _Terminated:
+        return _stopped("terminated", 143)
+    except typer.TyperException as e:
+        hint = "debate --help, or debate COMMAND --help, shows what can be given"
+        return _failed(RunnerError(e.format_message(), code="usage", hint=hint), as_json)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone; say no more
+        return 141
+    except Exception as e:
+        if os.environ.get("DEBATE_TRACEBACK"):
+            raise
+        hint = "this is a fault of debate-runner; set DEBATE_TRACEBACK=1 to see where, and report it"
+        return _failed(RunnerError(f"unexpected error: {type(e).__name__}: {e}", hint=hint), as_json)
+
+
+def _stopped(how: str, code: int) -> int:
+    print(f"debate: {how}; `debate resume` goes on from what is on disk", file=sys.stderr)  # noqa: T201
+    return code
+
+
+def _failed(error: RunnerError, as_json: bool) -> int:
+    if as_json:
+        found: dict[str, Any] = {"schema": "error/1", "ok": False, "error": error_json(error)}
+        print(json.dumps(found, ensure_ascii=False))  # noqa: T201
+    else:
+        print(f"debate: {error}", file=sys.stderr)  # noqa: T201
+    return error.exit_code
+
+
+def error_json(error: RunnerError) -> dict[str, Any]:
+    return {
+        "code": error.code, "message": error.message, "hint": error.hint, "path": error.path, "line": error.line,
+        "exit": error.exit_code,
+    }  # fmt: skip
