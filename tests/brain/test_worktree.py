@@ -90,7 +90,8 @@ def test_a_damaged_repository_is_refused_with_a_hint(project: Path) -> None:
     """No traceback, and a way out."""
     porcelain.init(str(project))
     commit(project)
-    shutil.rmtree(project / ".git" / "objects")
+    for folder in (project / ".git" / "objects").iterdir():
+        shutil.rmtree(folder)
     with pytest.raises(Refused, match="the git work tree cannot be read") as caught:
         found(project)
     assert caught.value.hint == "repair it, or give --allow-dirty"
