@@ -159,8 +159,7 @@ def review(r: Review, passes: int = 1) -> Generator[Ask | Publish | Join, Any, R
     *reviewed, (prior, no_prior) = yield Join((*flows, _prior(r, prompt, tries) if r.scores else _no_prior()))
     _enough_reviewers(r, reviewed)
     claims = _claims(r, reviewed)
-    priors = UNIFORM if no_prior or not prior else tuple(p.scores for p in prior)
-    judged = yield from _defend(r, prompt, _groups(reviewed, claims), priors, tries)
+    judged = yield from _defend(r, prompt, _groups(r, reviewed, claims), _Priors.of(prior, no_prior), tries)
     verdicts = tuple(j.verdict for j in judged)
     if claims and all(v.cause == "engine" for v in verdicts):
         raise Incomplete(
@@ -169,7 +168,8 @@ def review(r: Review, passes: int = 1) -> Generator[Ask | Publish | Join, Any, R
             hint="`debate resume` asks again",
             exhausted=tuple(k for j in judged for k in j.out_of_tries),
         )
-    in_pass = max((*(x.in_pass for x in reviewed), *(j.in_pass for j in judged)))
+    news = [x.in_pass for x in reviewed if x.tryout.status == "done"]
+    in_pass = max((*news, *(j.in_pass for j in judged if j.verdict.cause != "engine")), default=1)
     synthesis, extra, failed = yield from _synthesize(r, prompt, claims, judged, in_pass, tries)
     lost = tuple(family(x.reply.key) for x in reviewed if x.tryout.status == "failed")
     result = Result(
@@ -319,16 +319,33 @@ def _claims(r: Review, reviewed: Sequence[_Reviewed]) -> tuple[Claim, ...]:
     return claims_of.cluster(claims_of.number([*r.carried, *raised]))
 
 
-def _groups(reviewed: Sequence[_Reviewed], claims: Sequence[Claim]) -> list[tuple[int, tuple[Claim, ...]]]:
-    """The claims by the pass they came in."""
+def _groups(r: Review, reviewed: Sequence[_Reviewed], claims: Sequence[Claim]) -> list[tuple[int, tuple[Claim, ...]]]:
+    """The claims by the pass they came in; what was carried into the round was there from the start."""
     late = {x.tryout.persona: x.in_pass for x in reviewed}
     by_pass: dict[int, list[Claim]] = {}
-    for c in claims:
-        by_pass.setdefault(late.get(c.raised_by, 1), []).append(c)
+    for i, c in enumerate(claims):
+        by_pass.setdefault(1 if i < len(r.carried) else late[c.raised_by], []).append(c)
     return [(p, tuple(by_pass[p])) for p in sorted(by_pass)]
 
 
 # ---- defender ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Priors:
+    """The measured priors, and the pass they came in: a verdict of an earlier pass stays as it was without them."""
+
+    values: Priors
+    in_pass: int
+
+    @classmethod
+    def of(cls, replies: Sequence[Reply], failed: Sequence[str]) -> _Priors:
+        if failed or not replies:
+            return cls(UNIFORM, 1)
+        return cls(tuple(p.scores for p in replies), max(map(_pass_of, replies)))
+
+    def at(self, in_pass: int) -> Priors:
+        return self.values if self.in_pass <= in_pass else UNIFORM
 
 
 def _prior(r: Review, prompt: _Prompt, tries: int) -> Flow:
@@ -357,7 +374,7 @@ def _verdict_request(
 
 
 def _defend(
-    r: Review, prompt: _Prompt, groups: Sequence[tuple[int, tuple[Claim, ...]]], priors: Priors, tries: int
+    r: Review, prompt: _Prompt, groups: Sequence[tuple[int, tuple[Claim, ...]]], priors: _Priors, tries: int
 ) -> Generator[Ask | Publish | Join, Any, tuple[_Judged, ...]]:
     """Verdicts in the order of the claims. A late group has a claims list of its own."""
     done: list[_Judged] = []
@@ -388,7 +405,7 @@ def _reason_messages(r: Review, prompt: _Prompt, shown: tuple[Segment, ...], c: 
 
 
 def _judge(
-    r: Review, prompt: _Prompt, shown: tuple[Segment, ...], c: Claim, key: str, priors: Priors, tries: int
+    r: Review, prompt: _Prompt, shown: tuple[Segment, ...], c: Claim, key: str, priors: _Priors, tries: int
 ) -> Flow:
     """One claim: a reason, then its verdict measured in both label orders, then what is accepted of it."""
     model = schemas.ReasonReply if r.scores else schemas.JudgedReply
@@ -411,7 +428,8 @@ def _judge(
         replies = (reply, *scored)
         if failed:
             return _Judged(no_verdict(c, failure(scored[-1])), replies, failed)
-        verdict = verdict_of(c.id, reason, [s.scores for s in scored], priors, r.margin, r.floor)
+        known = priors.at(max(map(_pass_of, replies)))
+        verdict = verdict_of(c.id, reason, [s.scores for s in scored], known, r.margin, r.floor)
     if verdict.verdict != "CONCEDE-IN-PART":
         return _Judged(verdict, replies, ())
     return (yield from _amend(r, c, key, after, shared, verdict, replies, tries))
