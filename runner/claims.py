@@ -196,7 +196,7 @@ def patches(
     ready = list(_numbered([_edit(c, by_claim[c.id], body) for c in claims if c.id in by_claim], earlier))
     old = front + body
     return tuple(
-        p if p.by_hand else replace(p, flags=_flags(p, ready), diff=_diff(old, front + apply(body, [p]), path))
+        p if p.by_hand else replace(p, flags=_flags(p, ready), diff=diff(old, front + apply(body, [p]), path))
         for p in ready
     )
 
@@ -275,7 +275,7 @@ def _numbered(made: Sequence[Patch], earlier: Sequence[Patch]) -> Iterator[Patch
 
 
 def _flags(patch: Patch, others: Sequence[Patch]) -> tuple[str, ...]:
-    rest = [p for p in others if p.id != patch.id and not p.by_hand and _overlap(p, patch)]
+    rest = [p for p in others if p.id != patch.id and not p.by_hand and overlap(p, patch)]
     return tuple(f"{'same as' if _range(p) == _range(patch) else 'overlaps'} {p.id}" for p in rest)
 
 
@@ -284,7 +284,8 @@ def _range(patch: Patch) -> tuple[int, int, str]:
     return patch.start, patch.end, patch.replacement
 
 
-def _overlap(a: Patch, b: Patch) -> bool:
+def overlap(a: Patch, b: Patch) -> bool:
+    """Do two P-nn touch the same bytes?"""
     return _range(a)[0] < _range(b)[1] and _range(b)[0] < _range(a)[1]
 
 
@@ -298,7 +299,7 @@ def apply(body: bytes, patches: Sequence[Patch]) -> bytes:
             why = patch.by_hand or "it has no place in this document"
             raise Refused(f"{patch.id} cannot be applied: {why}", hint="make this change by hand")
     edits = {_range(p): p for p in reversed(patches)}
-    clash = [(a, b) for a, b in combinations(sorted(edits.values(), key=_range), 2) if _overlap(a, b)]
+    clash = [(a, b) for a, b in combinations(sorted(edits.values(), key=_range), 2) if overlap(a, b)]
     if clash:
         pairs = ", ".join(" and ".join(sorted((a.id, b.id))) for a, b in clash)
         raise Refused(f"these patches change the same text: {pairs}", hint="apply one of each pair")
@@ -310,7 +311,7 @@ def apply(body: bytes, patches: Sequence[Patch]) -> bytes:
 # ---- diffs ---------------------------------------------------------------------------------------------------------
 
 
-def _diff(before: bytes, after: bytes, path: str) -> bytes:
+def diff(before: bytes, after: bytes, path: str) -> bytes:
     """A unified diff of two versions of a file, exact to the byte, as `git apply` and `patch -p1` read it: one hunk."""
     old, new = _lines(before), _lines(after)
     skip = _alike(old, new)

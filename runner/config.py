@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -66,7 +66,7 @@ class ModelFile(_Checked):
 class Manifest(_Checked):
     name: str
     format: Literal["gguf", "safetensors"] = "gguf"
-    files: list[ModelFile]
+    files: list[ModelFile] = Field(min_length=1)
     context_tokens: int | None = None
     architecture: str | None = None
     quantisation: str | None = None
@@ -119,7 +119,10 @@ def texts(name: str, pattern: str, project: Path | None) -> dict[str, str]:
     found: dict[str, str] = {}
     for folder in reversed(folders(name, project)):
         for path in sorted(folder.glob(pattern)):
-            found[path.name] = path.read_text(encoding="utf-8")
+            try:
+                found[path.name] = path.read_text(encoding="utf-8")
+            except UnicodeDecodeError:
+                raise UsageError("not UTF-8 text", path=str(path)) from None
     return found
 
 
@@ -163,13 +166,20 @@ def _load(kind: type[T], raw: bytes, path: str) -> T:
     try:
         return kind.model_validate(data)
     except ValidationError as e:
-        first = e.errors()[0]
-        where = ".".join(str(p) for p in first["loc"])
-        if first["type"] == "extra_forbidden":
-            raise UsageError(
-                f"unknown key {where!r}", path=path, hint=_meant(str(first["loc"][-1]), kind.model_fields)
-            ) from None
-        raise UsageError(f"{where}: {first['msg']}", path=path) from None
+        raise _wrong(e, kind, path) from None
+
+
+def _wrong(e: ValidationError, kind: type[BaseModel], path: str, within: str = "") -> UsageError:
+    """The first thing that is wrong, in the file's words."""
+    first = e.errors()[0]
+    where = within + ".".join(str(p) for p in first["loc"])
+    if first["type"] != "extra_forbidden":
+        return UsageError(f"{where}: {first['msg']}", path=path)
+    for step in first["loc"][:-1]:
+        if isinstance(step, str):
+            part = kind.model_fields[step].annotation
+            kind = next(a for a in (part, *get_args(part)) if isinstance(a, type) and issubclass(a, BaseModel))
+    return UsageError(f"unknown key {where!r}", path=path, hint=_meant(str(first["loc"][-1]), kind.model_fields))
 
 
 # ---- models --------------------------------------------------------------------------------------------------------
@@ -269,6 +279,4 @@ def sampling(p: Profile, manifest: Manifest | None, source: str) -> Sampling:
     try:
         return Sampling(**SamplingConfig.model_validate(merged).model_dump())
     except ValidationError as e:
-        first = e.errors()[0]
-        where = ".".join(str(x) for x in first["loc"])
-        raise UsageError(f"sampling.{where}: {first['msg']}", path=source) from None
+        raise _wrong(e, SamplingConfig, source, within="sampling.") from None

@@ -11,11 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import jinja2
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from runner.errors import UsageError
 from runner.values import Segment
 
 _HOLE = re.compile("\ue000(\\d+)\ue001")
+# What a template can raise: Jinja's own errors, and Python's from the expressions in it.
+_FAULTS = (jinja2.TemplateError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,21 +34,24 @@ Value = str | int | Foreign | list["Value"] | dict[str, "Value"]
 def render(templates: Mapping[str, str], name: str, values: Mapping[str, Value]) -> tuple[Segment, ...]:
     """Render the template `name`; values may hold Foreign at any depth. UsageError names a faulty template."""
     holes: list[str] = []
-    env = jinja2.Environment(
+    # Templates of a project win over ours, and a project may be anyone's.
+    env = ImmutableSandboxedEnvironment(
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
         autoescape=False,
     )  # fmt: skip
+    if name not in templates:
+        raise UsageError(f"the prompt template {name} is missing", hint="look in prompts/")
     try:
         text = env.from_string(templates[name]).render({k: _hole(v, holes) for k, v in values.items()})
-    except KeyError:
-        raise UsageError(f"the prompt template {name} is missing", hint="look in prompts/") from None
-    except jinja2.TemplateError as e:
-        raise UsageError(f"the prompt template does not render: {e}", path=name) from None
-    parts = _HOLE.split(text)
+    except _FAULTS as e:
+        line = getattr(e, "lineno", None)
+        raise UsageError(f"the prompt template does not render: {e}", path=name, line=line) from None
     segments = []
-    for i, part in enumerate(parts):
-        if i % 2:
+    for i, part in enumerate(_HOLE.split(text)):
+        if i % 2 and int(part) < len(holes):
             segments.append(Segment(holes[int(part)], False))
+        elif i % 2 or re.search("[\ue000\ue001]", part):
+            raise UsageError("the prompt template changes a text that is only to be put in", path=name)
         elif part:
             segments.append(Segment(part, True))
     return tuple(segments)

@@ -11,6 +11,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from runner.errors import Refused
@@ -59,14 +60,11 @@ def _scalar(value: str | int) -> str:
 
 def _field(line: str, path: str, number: int) -> tuple[str, str | int]:
     found = _FIELD.fullmatch(line)
-    try:
-        value = None if found is None else json.loads(found[2] or found[3])
-    except ValueError:
-        value = None
-    if found is None or value is None:
-        hint = 'write `key: "value"` or `key: 12`, one per line'
-        raise Refused("not a front-matter line of ours", path=path, line=number, hint=hint)
-    return found[1], value
+    with suppress(ValueError):
+        if found is not None:
+            return found[1], json.loads(found[2] or found[3])
+    hint = 'write `key: "value"` or `key: 12`, one per line'
+    raise Refused("not a front-matter line of ours", path=path, line=number, hint=hint)
 
 
 def personas_yaml(
@@ -202,12 +200,8 @@ def tryout(t: Tryout, about: About) -> Document:
 
 def _raised(claim: Claim) -> str:
     facts = [claim.id, claim.kind, _place(claim), "no edit proposed" if claim.action == "none" else ""]
-    return _join(
-        f"### {claim.severity}: {flat(claim.problem)}",
-        quoted(claim.quote),
-        " · ".join(f for f in facts if f),
-        _proposal(Amended(claim.action, claim.replacement)),
-    )
+    title, where = f"### {claim.severity}: {flat(claim.problem)}", " · ".join(f for f in facts if f)
+    return _join(title, quoted(claim.quote), where, _proposal(Amended(claim.action, claim.replacement)))
 
 
 def defender(
@@ -327,6 +321,11 @@ def _indexed(kind: str, name: str, text: str, about: About, template: str) -> Do
     fields = (("id", f"{about.round_id}-{kind}"), ("kind", kind), ("created_at", about.created_at))
     values = _values(about) | {name: text, "ENTRIES": text}
     return Document(f"{kind}.md", _fill(f"{kind}.md", template, values), fields)
+
+
+def index_template(template: str, about: About) -> str:
+    """The brain's template of index.md, filled in. What differs by round stays empty: the rows are ours to write."""
+    return _fill("index.md", template, {"ARTIFACT_TITLE": flat(about.title), "CREATED_AT": about.created_at})
 
 
 def _values(about: About) -> dict[str, str]:

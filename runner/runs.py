@@ -265,6 +265,9 @@ def _close(tokenizer: Tokenizer | None) -> None:
 
 def abort_round(artifact: artifacts.Artifact) -> tuple[Round, tuple[str, ...], str]:
     """Take back an interrupted round, or an interrupted close: (round, files moved aside, what was taken back)."""
+    finished = aborting.finish(artifact)
+    if finished is not None:
+        return finished, (), "round"
     place, state = closing.current(artifact)
     if state == "closing":
         closing.undo(place, artifact)

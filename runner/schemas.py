@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Annotated, Any, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -147,13 +148,13 @@ class _Lark:
         subs = []
         for i, passage in enumerate(passages):
             sub = f"SUB_{run}_{i}"
-            chunks = [json.dumps(c, ensure_ascii=False)[1:-1] for c in chunks_of(passage)]
+            chunks = [_escaped(c) for c in chunks_of(passage)]
             subs.append(sub)
             self.add(sub, f'{sub}: %regex {{"substring_chunks": {json.dumps(chunks, ensure_ascii=False)}}}')
         # The terminal counts characters of the JSON text, where an escape counts as more than one.
         self.add(name, f"{name}: ({' | '.join(subs)}) & /(?s:.{{{QUOTE_MIN},{QUOTE_MAX}}})/")
-        worst = max(len(p[:QUOTE_MAX].encode()) for p in passages)
-        return f'"\\"" {name} "\\""', min(worst, QUOTE_MAX * 4) + 2
+        worst = max(_most_bytes(_escaped(p), QUOTE_MAX) for p in passages)
+        return f'"\\"" {name} "\\""', worst + 2
 
 
 def _strip(annotation: Any) -> tuple[Any, list[Any]]:
@@ -254,7 +255,7 @@ def _schema(g: Bounds, annotation: Any, marks: Sequence[Any]) -> dict[str, Any]:
         if isinstance(mark, Verbatim):
             return {"type": "string", "maxLength": QUOTE_MAX}
         if isinstance(mark, Ids):
-            return {"enum": list(g.ids(mark))}
+            return {"enum": list(g.ids(mark))} if g.ids(mark) else {"type": "string", "maxLength": 0}
     if get_origin(base) is list:
         item = get_args(base)[0]
         most, least = _limits(g, item, marks)
@@ -280,26 +281,48 @@ def format_of(model: type[BaseModel], bounds: Bounds | None = None) -> tuple[For
 
 # ---- passages ------------------------------------------------------------------------------------------------------
 
-_SENTENCE = re.compile(r"(?<=[.!?。？！])(?<!\b[A-Za-z]\.)(?<!e\.g\.)(?<!i\.e\.)\s+")
+_SENTENCE = re.compile(
+    r"(?<=[.!?。？！])(?<!\b[A-Za-z]\.)(?<!e\.g\.)(?<!i\.e\.)\s+|(?<=[。？！])(?=[^\s。？！」』”’）)])"
+)
 
 
 def chunks_of(passage: str) -> list[str]:
-    """What a quote is made of: whole sentences, a long sentence in words, the blanks between them on their own."""
+    """What a quote is made of: whole sentences, a long sentence in words, the blanks between them on their own.
+
+    No chunk is longer than QUOTE_MAX characters of JSON, so that there is always something to quote.
+    """
     out: list[str] = []
     at = 0
     for match in [*_SENTENCE.finditer(passage), None]:
         end = len(passage) if match is None else match.start()
-        sentence = passage[at:end]
-        if len(sentence) <= QUOTE_MAX:
-            out.append(sentence)
-        else:
-            out += re.findall(r"\s+|[^\s]+", sentence)
+        out += _words(passage[at:end])
         if match is not None:
-            out.append(match.group())
+            out += _words(match.group())
             at = match.end()
     return [c for c in out if c]
 
 
+def _words(text: str) -> list[str]:
+    """The text as it is, or, when it is too long to be quoted whole, in words, and endless words in small pieces."""
+    if len(_escaped(text)) <= QUOTE_MAX:
+        return [text]
+    words = re.findall(r"\s+|\S+", text)
+    return [p for w in words for p in (_PIECE.findall(w) if len(_escaped(w)) > QUOTE_MAX // 2 else [w])]
+
+
+def _escaped(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+def _most_bytes(text: str, chars: int) -> int:
+    """The most bytes that so many neighbouring characters take in UTF-8."""
+    if text.isascii():
+        return min(len(text), chars)
+    ends = [0, *accumulate(len(c.encode()) for c in text)]
+    return max(ends[min(i + chars, len(text))] - ends[i] for i in range(max(1, len(text) - chars + 1)))
+
+
+_PIECE = re.compile(r"(?s)[\x00-\x7f]{1,16}|.")  # a script without blanks by the character
 _ITEM = re.compile(r"[ \t]*(?:[-*+]|\d{1,3}[.)])[ \t]+(?:\[[ xX]\][ \t]+)?")
 _HEADING = re.compile(r"[ \t]{0,3}#{1,6}(?:[ \t]|$)")
 _RULE = re.compile(r"[ \t]*(?:[-*_=][ \t]*){3,}$|[ \t]*\|?[ \t:|-]*-[ \t:|-]*$")

@@ -12,7 +12,7 @@ from typing import Any
 import typer
 
 from runner import __version__
-from runner.cli import bench, doctor, models, rounds
+from runner.cli import bench, doctor, models, patches, rounds
 from runner.errors import RunnerError
 
 app = typer.Typer(
@@ -38,6 +38,7 @@ def _root(
 
 
 rounds.add_to(app)
+app.command("patches")(patches.patches)
 app.add_typer(models.app, name="models")
 app.command("doctor")(doctor.doctor)
 app.command("bench")(bench.bench)

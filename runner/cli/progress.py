@@ -81,8 +81,8 @@ class Watch:
 
     def _ended(self, p: Progress) -> None:
         rate = self.rate(time.monotonic())
-        if self.lines and p.key.count("/") == 1:
-            print(f"{p.key}: answered, {p.tokens_out} tokens ({rate:.0f} tokens/s in all)", file=sys.stderr)  # noqa: T201
+        if self.lines and p.tokens_out and p.key.count("/") == 1:
+            print(f"{p.key}: {p.tokens_out} tokens; {rate:.0f} tokens/s in all", file=sys.stderr)  # noqa: T201
         if self._bars is not None and p.key in self._tasks:
             self._bars.update(self._tasks[p.key], completed=p.expected, note=f"{p.tokens_out} tokens, done")
 

@@ -59,7 +59,8 @@ def _feedback(text: str | None) -> str:
     return text or ""
 
 
-def _find(path: str | None, brain: str | None, scope: str | None) -> Artifact:
+def find(path: str | None, brain: str | None, scope: str | None) -> Artifact:
+    """The artifact that the user named, or the one that the working directory is in."""
     from runner.brain import artifact, root
 
     if scope not in (None, "leaf", "thread"):
@@ -103,7 +104,7 @@ def open_(
 
     if review_mode not in ("full", "delta"):
         raise UsageError(f"--review-mode must be full or delta, not {review_mode!r}")
-    artifact = _find(path, brain, scope)
+    artifact = find(path, brain, scope)
     settings = runs.settings(profile, model, artifact.root.parent, seed=seed)
     options = Options(
         personas=_names(personas),
@@ -186,7 +187,7 @@ def resume(
     from runner import runs
     from runner.rounds import close as closing
 
-    artifact = _find(path, brain, scope)
+    artifact = find(path, brain, scope)
     place, state = closing.current(artifact)
     if state == "closing":
         return _close(artifact, None, (), as_json, verbose)
@@ -210,7 +211,7 @@ def abort(path: PathArg = None, scope: Scope = None, brain: Brain = None, as_jso
     from runner.rounds import abort as aborting
     from runner.rounds import close as closing
 
-    artifact = _find(path, brain, scope)
+    artifact = find(path, brain, scope)
     place, state = closing.current(artifact)
     moved: tuple[str, ...] = ()
     if state == "closing":
@@ -242,7 +243,7 @@ def close(
     verbose: Verbose = 0,
 ) -> int:
     """Close the round: record what came of the patches, restore the status, carry open issues forward."""
-    artifact = _find(path, brain, scope)
+    artifact = find(path, brain, scope)
     names = tuple(name.strip() for name in (revisit or "").split(",") if name.strip())
     return _close(artifact, patches_status, names, as_json, verbose)
 
@@ -273,7 +274,7 @@ def status(path: PathArg = None, scope: Scope = None, brain: Brain = None, as_js
     from runner.brain import history
     from runner.brain.root import kind
 
-    artifact = _find(path, brain, scope)
+    artifact = find(path, brain, scope)
     folder = history.history_folder(artifact)
     found = history.state(artifact, folder) if kind(folder) != "missing" else history.RoundState(None, "none")
     here = os.path.relpath(artifact.path)

@@ -14,6 +14,7 @@ same requests give the same replies on the same machine and build.
 from __future__ import annotations
 
 import ctypes
+import re
 import time
 import warnings
 from collections.abc import Sequence
@@ -336,10 +337,12 @@ class LlamaCpp:
     def _matcher(self, lark: str) -> llguidance.LLMatcher:
         known = self._grammars.get(lark)
         if known is None:
-            limits = llguidance.LLParserLimits(verbose_errors=False)  # messages must not hold document text
+            limits = llguidance.LLParserLimits(verbose_errors=False)
             known = llguidance.LLMatcher(self._grammar_tokens, lark, log_level=0, limits=limits)
             if known.is_error():
-                raise RunnerError(f"the grammar does not compile: {known.get_error()}", code="grammar")
+                # The message goes on with lines of the grammar, and those hold text of the document.
+                what = re.split(r"""["'`\n]""", known.get_error())[0].strip(" :")
+                raise RunnerError(f"the grammar does not compile: {what}", code="grammar")
             if len(self._grammars) > 256:
                 self._grammars.clear()
             self._grammars[lark] = known

@@ -130,8 +130,8 @@ class Vocab:
 
 
 def _ends(vocab: Any) -> tuple[int, int]:
-    """The tokens that end a turn: of a chat, of a text; -1 where there is none."""
-    return C.llama_vocab_eot(vocab), C.llama_vocab_eos(vocab)
+    """What a finished reply ends with, the likeliest first; -1 where the vocabulary has no such token."""
+    return C.llama_vocab_eos(vocab), C.llama_vocab_eot(vocab)
 
 
 def _environment() -> ImmutableSandboxedEnvironment:

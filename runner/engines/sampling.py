@@ -89,7 +89,7 @@ class Sampler:
     def _draw(self, values: NDArray[np.float64]) -> int:
         """Index into values: top-k, then temperature, then top-p and min-p over what is left."""
         s = self._s
-        if s.temperature <= 0:
+        if s.temperature < 1e-6:  # below, the division overflows
             return int(np.argmax(values))
         if 0 < s.top_k < values.size:
             at = np.argpartition(values, -s.top_k)[-s.top_k :]

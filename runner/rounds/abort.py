@@ -15,7 +15,7 @@ from typing import Any
 from runner import store
 from runner.brain import history
 from runner.brain.artifact import Artifact, load
-from runner.brain.history import RoundState
+from runner.brain.history import RoundState, State
 from runner.brain.root import kind, read_bytes, shown
 from runner.errors import Refused
 from runner.rounds import seed
@@ -25,7 +25,21 @@ from runner.rounds.folder import Round, sha256, sweep
 _OURS = {".run/.gitignore", ".run/journal.jsonl", ".run/abort"}
 
 
-def abort(place: Round, artifact: Artifact, state: str) -> tuple[str, ...]:
+def finish(artifact: Artifact) -> Round | None:
+    """An abort that was killed after its last step but one: the round, its renamed-away folder now gone. Else None."""
+    folder = history.history_folder(artifact)
+    left = sorted(folder.glob(".round-[0-9][0-9].gone")) if kind(folder) == "folder" else []
+    if not left:
+        return None
+    place = Round(folder, int(left[-1].name[7:9]), artifact.relative)
+    with store.Lock(folder):
+        made = _made(left[-1] / ".run", place, artifact)
+        sweep(place, artifact)
+        remove_empty(artifact.directory, made)
+    return place
+
+
+def abort(place: Round, artifact: Artifact, state: State) -> tuple[str, ...]:
     """Remove the round; the paths (from the history folder) of files that were moved aside. Refused unless it may go.
 
     state: of the round, see brain.history. An open round is closed as rejected instead.
@@ -40,7 +54,7 @@ def abort(place: Round, artifact: Artifact, state: str) -> tuple[str, ...]:
         sweep(place, artifact)
         store.make_folder(place.run)
         store.write_atomic(place.run / "abort", b"")
-        made = _made(place, artifact)
+        made = _made(place.run, place, artifact)
         known = _known(place)
         moved = [*_restore(place, known), *_move_aside(place, known)]
         _vanish(place)
@@ -48,9 +62,10 @@ def abort(place: Round, artifact: Artifact, state: str) -> tuple[str, ...]:
     return tuple(moved)
 
 
-def _made(place: Round, artifact: Artifact) -> list[Path]:
+def _made(run: Path, place: Round, artifact: Artifact) -> list[Path]:
+    """The folders that opening made, outermost first."""
     try:
-        names = json.loads(read_bytes(place.run / "undo" / "made.json"))
+        names = json.loads(read_bytes(run / "undo" / "made.json"))
         return [artifact.directory / str(name) for name in names]
     except (Refused, ValueError, TypeError):
         # Stopped before it was noted: a history folder that holds nothing else is ours.

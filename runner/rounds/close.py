@@ -37,7 +37,7 @@ class Closed:
     files: tuple[str, ...]
 
 
-def current(artifact: Artifact) -> tuple[Round, str]:
+def current(artifact: Artifact) -> tuple[Round, history.State]:
     """The artifact's highest round and its state. Refused when it has none."""
     folder = history.history_folder(artifact)
     found = history.state(artifact, folder) if kind(folder) != "missing" else history.RoundState(None, "none")

