@@ -231,9 +231,7 @@ def _weights(manifest: Manifest, source: Path, project: Path | None) -> Path:
     file = manifest.files[0]
     places: list[Path] = []
     if file.package is not None:
-        spec = find_spec(file.package)
-        for folder in (spec.submodule_search_locations or []) if spec else []:
-            places.append(Path(folder) / (file.file or ""))
+        places += [folder / (file.file or "") for folder in _package(file.package)]
     name = file.path or file.file or ""
     places += [folder / name for folder in (source.parent, *model_folders(project))]
     for place in places:
@@ -244,6 +242,15 @@ def _weights(manifest: Manifest, source: Path, project: Path | None) -> Path:
         path=str(source),
         hint=f"`make setup` installs the bundled model; else put the file into one of: {_list(model_folders(project))}",
     )
+
+
+def _package(name: str) -> list[Path]:
+    """The folders of an installed package; none when it is not installed."""
+    try:
+        spec = find_spec(name)
+    except (ImportError, ValueError):  # a dotted name imports its parent
+        return []
+    return [Path(p) for p in (spec.submodule_search_locations or [])] if spec else []
 
 
 def _list(paths: Iterable[Path]) -> str:

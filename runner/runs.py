@@ -200,7 +200,7 @@ def resume_settings(place: Round, profile: str | None, model: str | None, projec
     if stored is None:
         raise Refused(
             "the round was stopped before its inputs were stored; it can only be aborted",
-            path=str(place.folder), hint="debate abort, then open again",
+            path=roots.shown(place.folder), hint="debate abort, then open again",
         )  # fmt: skip
     s = settings(profile or ("fake" if stored.fake else None), model, project)
     if s.fake != stored.fake:

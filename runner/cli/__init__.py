@@ -6,13 +6,15 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
 import typer
 
 from runner import __version__
-from runner.cli import bench, doctor, models, patches, rounds
+from runner.cli import bench, closing, doctor, models, opening, patches
+from runner.cli import run as running
 from runner.errors import RunnerError
 
 app = typer.Typer(
@@ -37,11 +39,20 @@ def _root(
     """Offline multi-agent review of markdown decisions on a local model."""
 
 
-rounds.add_to(app)
-app.command("patches")(patches.patches)
+COMMANDS: dict[str, Callable[..., int]] = {
+    "run": running.run,
+    "open": opening.open_,
+    "resume": opening.resume,
+    "abort": closing.abort,
+    "patches": patches.patches,
+    "close": closing.close,
+    "status": closing.status,
+    "doctor": doctor.doctor,
+    "bench": bench.bench,
+}
+for _name, _command in COMMANDS.items():
+    app.command(_name)(_command)
 app.add_typer(models.app, name="models")
-app.command("doctor")(doctor.doctor)
-app.command("bench")(bench.bench)
 
 
 class _Terminated(BaseException):
@@ -55,6 +66,11 @@ def _on_sigterm(_signum: int, _frame: FrameType | None) -> None:
 def main(argv: list[str] | None = None) -> None:
     """The console script. Exit codes: see errors.py; 130 and 143 for Ctrl-C and SIGTERM."""
     sys.exit(run(sys.argv[1:] if argv is None else argv))
+
+
+def multi_agent_debate() -> None:
+    """The second console script: `debate run` under the name that the specification uses."""
+    sys.exit(run(["run", *sys.argv[1:]]))
 
 
 def run(argv: list[str]) -> int:

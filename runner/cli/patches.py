@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runner.cli.rounds import Brain, Json, PathArg, Scope, find, out, warn
+from runner.cli.common import Brain, Json, PathArg, Scope, find, out, warn
 from runner.errors import EXIT_DONE
 
 if TYPE_CHECKING:

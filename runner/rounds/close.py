@@ -148,7 +148,7 @@ def _intend(
     intent: dict[str, Any] = {
         "patches_status": patches_status,
         "closed_at": closed_at,
-        "revisit": list(revisit),
+        "revisit": list(dict.fromkeys(revisit)),
         "restored": artifact.front.text("pre_hardening_status") if artifact.scope == "leaf" else None,
         "files": {},
     }

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from runner import store
+from runner.brain.root import shown
 from runner.errors import Integrity
 from runner.protocols.round import Review, Reviewer
 from runner.render import About
@@ -65,7 +66,9 @@ def load(run: Path) -> Inputs | None:
         return _inputs(data)
     except (ValueError, TypeError, KeyError) as error:
         raise Integrity(
-            f"the stored inputs cannot be read ({type(error).__name__})", path=str(path), hint="`debate abort` gives up"
+            f"the stored inputs cannot be read ({type(error).__name__})",
+            path=shown(path),
+            hint="`debate abort` gives up",
         ) from None
 
 

@@ -85,6 +85,7 @@ def plan(artifact: Artifact, options: Options, setup: Setup) -> Plan:
         raise Refused(
             "feedback is empty", hint='say what this round should address: --feedback "…" or --feedback @file'
         )
+    _check_text(options)
     chosen = personas.resolve(artifact.root, options.personas, options.ad_hoc, options.reviewers, setup.charters)
     warnings = [*chosen.warnings]
     for persona in chosen.personas:
@@ -163,6 +164,15 @@ def check_no_round(artifact: Artifact, folder: Path) -> int:
     }
     what, hint = does[last.state]
     raise Refused(f"{name} {what}", path=shown(folder / name), hint=hint, code=last.state)
+
+
+def _check_text(options: Options) -> None:
+    """Bytes of a command line that are no UTF-8 arrive as lone surrogates, which no file can hold."""
+    for name, text in (("feedback", options.feedback), *(("persona", text) for text in options.ad_hoc)):
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise Refused(f"{name} is not valid UTF-8: {text!r}", hint="give it as UTF-8 text") from None
 
 
 def _mode(requested: str, folder: Path, number: int) -> tuple[str, list[str]]:

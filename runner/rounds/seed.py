@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import dropwhile, takewhile
 from pathlib import Path
 
 from runner.brain.history import round_name
 from runner.brain.root import kind, read_bytes
 from runner.claims import anchor
-from runner.values import SEVERITIES, Claim, Severity
+from runner.values import SEVERITIES, Action, Claim, Severity
 
 NAME = "next-round-seed.md"
 RAISED_BY = "carry-forward"
@@ -34,21 +35,38 @@ def body_of(text: str) -> str:
 
 def holds_entries(text: str) -> bool:
     """Is there at least one `## ` entry after the front matter, outside code?"""
-    return any(line.startswith("## ") for line in _plain(body_of(text)))
+    return bool(_entries(text))
 
 
 def claims(text: str, history: Path, body: bytes, first_body_line: int) -> tuple[Claim, ...]:
-    """The seed's issues as claims: looked up in their round's record, their quotes sought again in today's body."""
+    """The seed's issues as claims: looked up in their round's record, their quotes sought again in today's body.
+
+    An entry that no record knows is read as it stands: severity and problem in its heading, then a quote as a `> `
+    block, then a fenced block `replace` or `delete`; whatever of that is missing is left empty.
+    """
     found = []
-    for line in _plain(body_of(text)):
-        entry = _ENTRY.match(line)
-        if entry is None:
-            continue
-        known = _recorded(history, int(entry[1]), entry[2]) if entry[1] else None
-        claim = known or Claim("", RAISED_BY, "", "other", entry[4].strip(), _SEVERITY[entry[3]], "none")
-        claim = replace(claim, id="", raised_by=RAISED_BY, cluster="")
+    for heading, lines in _entries(text):
+        entry = _ENTRY.match(heading)
+        known = _recorded(history, int(entry[1]), entry[2]) if entry and entry[1] else None
+        claim = replace(known or _written(heading, lines), id="", raised_by=RAISED_BY, cluster="")
         found.append(anchor(claim, body, first_body_line))
     return tuple(found)
+
+
+def _written(heading: str, lines: Sequence[str]) -> Claim:
+    entry = _ENTRY.match(heading)
+    severity: Severity = _SEVERITY[entry[3]] if entry else "minor"
+    problem = entry[4] if entry else heading.removeprefix("## ")
+    quoted = takewhile(_is_quoted, dropwhile(lambda line: not _is_quoted(line), lines))
+    quote = "\n".join(line[1:].removeprefix(" ") for line in quoted)
+    block = re.search(r"^(`{3,}|~{3,})(replace|delete)[ \t]*\n((?:.*\n)*?)\1[ \t]*$", "\n".join(lines), re.MULTILINE)
+    action: Action = "none" if block is None else "replace" if block[2] == "replace" else "delete"
+    text = block[3].removesuffix("\n") if block and action == "replace" else ""
+    return Claim("", RAISED_BY, quote, "other", problem.strip() or "(no text)", severity, action, text)
+
+
+def _is_quoted(line: str) -> bool:
+    return line.startswith(">")
 
 
 def _recorded(history: Path, number: int, claim_id: str) -> Claim | None:
@@ -60,14 +78,18 @@ def _recorded(history: Path, number: int, claim_id: str) -> Claim | None:
         return None  # a round of the pack's, or one whose record is gone: the entry's own words are taken
 
 
-def _plain(text: str) -> Iterator[str]:
-    """Lines outside fenced code."""
+def _entries(text: str) -> list[tuple[str, list[str]]]:
+    """Each `## ` heading outside code, with the lines below it."""
+    found: list[tuple[str, list[str]]] = []
     fence = ""
-    for line in text.splitlines():
+    for line in body_of(text).splitlines():
         mark = _FENCE.match(line)
+        if not fence and line.startswith("## "):
+            found.append((line, []))
+        elif found:
+            found[-1][1].append(line)
         if mark and not fence:
             fence = mark[1]
-        elif fence and mark and mark[1].startswith(fence) and line.strip() == mark[1]:
+        elif mark and mark[1].startswith(fence) and line.strip() == mark[1]:
             fence = ""
-        elif not fence:
-            yield line
+    return found

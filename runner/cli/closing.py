@@ -1,0 +1,140 @@
+"""debate close, abort and status."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from runner.cli import common
+from runner.cli.common import out, out_json, warn
+from runner.errors import EXIT_DONE
+
+if TYPE_CHECKING:
+    from runner.brain.artifact import Artifact
+
+
+@dataclass(frozen=True, slots=True)
+class CloseArgs:
+    """The options of `close`, as given."""
+
+    patches_status: str | None = None
+    revisit: tuple[str, ...] = ()
+    yes: bool = False
+    dry_run: bool = False
+    no_input: bool = False
+    json: bool = False
+    verbose: int = 0
+
+
+def close(
+    path: common.PathArg = None,
+    patches_status: common.PatchesStatus = None,
+    revisit: common.Revisit = None,
+    yes: common.Yes = False,
+    dry_run: common.DryRun = False,
+    no_input: common.NoInput = False,
+    scope: common.Scope = None,
+    brain: common.Brain = None,
+    as_json: common.Json = False,
+    verbose: common.Verbose = 0,
+) -> int:
+    """Close the round: record what came of the patches, restore the status, carry open issues forward."""
+    args = CloseArgs(patches_status, common.words(revisit), yes, dry_run, no_input, as_json, verbose)
+    return close_artifact(common.find(path, brain, scope), args)
+
+
+def close_artifact(artifact: Artifact, args: CloseArgs) -> int:
+    """Close the artifact's open round, or show the plan of it."""
+    with common.audited("close", artifact, asdict(args), args.dry_run) as notes:
+        code = notes["exit"] = _close(artifact, args, notes)
+    return code
+
+
+def _close(artifact: Artifact, args: CloseArgs, notes: dict[str, object]) -> int:
+    from runner.cli import questions, report
+    from runner.rounds import close as closing
+
+    status = args.patches_status
+    if status is None and closing.current(artifact)[1] == "open" and questions.interactive(args.no_input):
+        status = questions.patches_status()
+    place = closing.check(artifact, status)
+    closed = closing.close(place, artifact, status, common.now(), args.revisit)
+    notes |= {"round_number": place.number, "patches_status": closed.patches_status, "seed": closed.seeded}
+    if args.json:
+        out_json(report.closed_json(closed, artifact))
+    elif report.verbosity(artifact.root, args.verbose) == "terse":
+        out(report.closed_terse(closed, artifact))
+    else:
+        for line in report.closed_normal(closed, artifact):
+            out(line)
+    return EXIT_DONE
+
+
+def abort(
+    path: common.PathArg = None,
+    scope: common.Scope = None,
+    brain: common.Brain = None,
+    as_json: common.Json = False,
+) -> int:
+    """Take an interrupted round (or close) back: the tree is as it was before."""
+    artifact = common.find(path, brain, scope)
+    with common.audited("abort", artifact, {}):
+        return _abort(artifact, as_json)
+
+
+def _abort(artifact: Artifact, as_json: bool) -> int:
+    from runner.rounds import abort as aborting
+    from runner.rounds import close as closing
+
+    place, state = closing.current(artifact)
+    moved: tuple[str, ...] = ()
+    if state == "closing":
+        closing.undo(place, artifact)
+        what = "close of " + place.name
+    else:
+        moved = aborting.abort(place, artifact, state)
+        what = place.name
+    if as_json:
+        out_json({"schema": "abort/1", "ok": True, "aborted": what, "moved": list(moved)})
+        return EXIT_DONE
+    out(f"Aborted {what} on {artifact.root.name}/{artifact.relative}. Done.")
+    for name in moved:
+        warn(f"not ours, moved to {os.path.relpath(place.history / name)}")
+    return EXIT_DONE
+
+
+def status(
+    path: common.PathArg = None,
+    scope: common.Scope = None,
+    brain: common.Brain = None,
+    as_json: common.Json = False,
+) -> int:
+    """Say where the artifact's rounds stand and what to do next."""
+    from runner.brain import history
+    from runner.brain.root import kind
+
+    artifact = common.find(path, brain, scope)
+    folder = history.history_folder(artifact)
+    found = history.state(artifact, folder) if kind(folder) != "missing" else history.RoundState(None, "none")
+    here = os.path.relpath(artifact.path)
+    steps = {
+        "none": f"debate open {here}",
+        "closed": f"debate open {here}",
+        "open": f"debate close {here} --patches-status applied|partial|rejected",
+        "interrupted": f"debate resume {here}, or debate abort {here}",
+        "closing": f"debate close {here}",
+        "aborting": f"debate abort {here}",
+    }
+    name = None if found.number is None else history.round_name(found.number)
+    if as_json:
+        out_json({
+            "schema": "status/1", "ok": True, "artifact_path": artifact.relative, "scope": artifact.scope,
+            "status": artifact.status, "maturity": artifact.maturity, "round": name, "state": found.state,
+            "next": steps[found.state],
+        })  # fmt: skip
+        return EXIT_DONE
+    out(f"{artifact.root.name}/{artifact.relative}: {artifact.scope}, {artifact.status or 'no status'}")
+    out(f"  round  {name or 'none yet'}" + (f" ({found.state})" if name else ""))
+    out(f"  next   {steps[found.state]}")
+    return EXIT_DONE
