@@ -96,11 +96,32 @@ class SynthesisReply(_Reply):
 
 # ---- grammar -------------------------------------------------------------------------------------------------------
 
-# A small model left alone with a free JSON string starts with `{{1}}}` and stays there. A sentence begins with a
-# capital (or a letter of a script that has none), holds no template characters, and ends like a sentence.
-_PROSE = r"""[\p{Lu}\p{Lo}][^"\\\x00-\x1f\x7f{}<>|\[\]`*#_~=]{11,%d}[.?!。？！]"""
-# A rewrite may hold everything a markdown line may, a double quote escaped; it neither begins nor ends with a blank.
-_REWRITE = r"""([\p{L}\p{N}`*_\[(|>#]|\\")([^"\\\x00-\x1f\x7f{}]|\\"){4,%d}[^"\\\x00-\x20\x7f{}]"""
+# A small model left alone with a free JSON string writes `{{1}}}` or counts, and stays there. So prose is one or two
+# sentences: words with single blanks between them, a capital first (or a letter of a script that has none), a full
+# stop last, at most two short numbers in a sentence and none among its first words. A text that reaches its limit
+# stays without its full stop, so that the host sees that it was cut.
+_CASED = r"\x{41}-\x{24f}\x{370}-\x{58f}\x{1e00}-\x{1fff}"  # the letters proper, without their decorative copies
+_UPPER, _LOWER = rf"[\p{{Lu}}&&[{_CASED}]]", rf"[[\p{{Ll}}\p{{Mn}}]&&[{_CASED}\x{{300}}-\x{{36f}}]]"
+_PART = rf"({_UPPER}{{0,2}}{_LOWER}+({_UPPER}{{1,3}}{_LOWER}*)?|{_UPPER}{{1,4}})\p{{N}}?"
+_WORD = rf"{_PART}([-\/'’]({_PART}|\p{{N}}))?['’]?"
+_COUNT = r"[(€$]?\p{N}{1,4}([.,:]\p{N}{1,3})?[%%\p{L}]{0,4}[)]?"
+_CODE, _SAID = r"`[^`\"\\\x00-\x1f\x7f{}]+`", rf'\\"{_WORD}( {_WORD})*\\"'
+_UNCASED = r"[\p{Lo}\x{10d0}-\x{10ff}]([\p{L}\p{M} ，、；：,–-]|[\p{L}\p{M}]\p{N}{1,4})*"
+
+
+def _sentences(word: str) -> str:
+    """One or two sentences of such words, without the full stop of the last one."""
+    more, count = rf"([,;:]| [–—])? [(“‘]?{word}[)”’]?", rf"([,;:]| [–—])? {_COUNT}"
+    first = rf"{_UPPER}{_LOWER}*({_UPPER}{{1,3}}{_LOWER}*)?(['’-]{_PART})?"
+    one = rf"{first}(({more})*|({more}){{2,}}({count}({more})+){{0,2}}({count})?)"
+    return rf"({one}([.?!] {one})?|{_UNCASED}([。？！]{_UNCASED}|[.?!] {_UNCASED})?)"
+
+
+# `%(n)d` is the most characters; it is filled in where the length is known.
+_PROSE = rf"/{_sentences(_WORD)}[.?!。？！]/ & /(?s:.{{16,%(n)d}})/ | /{_sentences(_WORD)}/ & /(?s:.{{%(n)d}})/"
+# A rewrite may hold code and a quoted phrase as well; or it is a line of markup, as it is. It is never cut.
+_LINE = r"""[`*\[|>#](\\"|[^"\\\x00-\x1f\x7f{}])*[.?!:;)\]`*|>]"""
+_REWRITE = rf"/({_sentences(f'({_WORD}|{_CODE}|{_SAID})')}[.?!:。？！]|{_LINE})/ & /(?s:.{{12,%(n)d}})/"
 
 
 @dataclass(frozen=True)
@@ -138,7 +159,7 @@ class _Lark:
 
     def string(self, kind: str, pattern: str, chars: int) -> tuple[str, int]:
         tokens = chars // 2
-        terminal = self.add(f"{kind.upper()}_{chars}", f"{kind.upper()}_{chars}: /{pattern % (chars - 2)}/")
+        terminal = self.add(f"{kind.upper()}_{chars}", f"{kind.upper()}_{chars}: {pattern % {'n': chars - 2}}")
         rule = self.add(f"{kind}_{chars}", f"{kind}_{chars}[max_tokens={tokens}]: {terminal}")
         return f'"\\"" {rule} "\\""', tokens + 2
 

@@ -56,7 +56,8 @@ def _close(artifact: Artifact, args: CloseArgs, notes: dict[str, object]) -> int
     from runner.rounds import close as closing
 
     status = args.patches_status
-    if status is None and closing.current(artifact)[1] == "open" and questions.interactive(args.no_input):
+    if status is None and questions.interactive(args.no_input):
+        closing.check(artifact, "applied")  # before anything is asked
         status = questions.patches_status()
     place = closing.check(artifact, status)
     closed = closing.close(place, artifact, status, common.now(), args.revisit)
