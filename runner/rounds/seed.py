@@ -16,6 +16,7 @@ from runner.values import SEVERITIES, Action, Claim, Severity
 
 NAME = "next-round-seed.md"
 RAISED_BY = "carry-forward"
+QUOTE_MAX, PROBLEM_MAX = 200, 240  # characters, as in a reviewer's claim: the context was measured for these
 _ENTRY = re.compile(r"^## (?:round-(\d\d)/(C-\d{2,}) )?(blocker|major|minor|nit): (.*)$")
 _SEVERITY: dict[str, Severity] = {s: s for s in SEVERITIES}
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
@@ -29,7 +30,7 @@ def read(history: Path) -> str | None:
 
 def body_of(text: str) -> str:
     """The text after its front matter."""
-    text = text.replace("\r\n", "\n")
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     return re.sub(r"\A---\n(?:.*\n)*?---[ \t]*\n+", "", text)
 
 
@@ -62,7 +63,8 @@ def _written(heading: str, lines: Sequence[str]) -> Claim:
     block = re.search(r"^(`{3,}|~{3,})(replace|delete)[ \t]*\n((?:.*\n)*?)\1[ \t]*$", "\n".join(lines), re.MULTILINE)
     action: Action = "none" if block is None else "replace" if block[2] == "replace" else "delete"
     text = block[3].removesuffix("\n") if block and action == "replace" else ""
-    return Claim("", RAISED_BY, quote, "other", problem.strip() or "(no text)", severity, action, text)
+    problem = problem.strip()[:PROBLEM_MAX] or "(no text)"
+    return Claim("", RAISED_BY, quote[:QUOTE_MAX], "other", problem, severity, action, text[:PROBLEM_MAX])
 
 
 def _is_quoted(line: str) -> bool:
