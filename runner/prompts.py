@@ -66,3 +66,24 @@ def _hole(value: Value, holes: list[str]) -> object:
     if isinstance(value, dict):
         return {k: _hole(v, holes) for k, v in value.items()}
     return value
+
+
+_NAME = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
+
+
+def fill(template: str, values: Mapping[str, str], holes: Mapping[str, tuple[Segment, ...]]) -> tuple[Segment, ...]:
+    """A brain's own prompt text, in one pass: names become values, holes become segments, unknown names nothing.
+
+    All of it is foreign: a brain's template has no control tokens either.
+    """
+    out: list[Segment] = []
+    at = 0
+    for match in _NAME.finditer(template):
+        out.append(Segment(template[at : match.start()], False))
+        if match[1] in holes:
+            out += holes[match[1]]
+        else:
+            out.append(Segment(values.get(match[1], ""), False))
+        at = match.end()
+    out.append(Segment(template[at:], False))
+    return tuple(s for s in out if s.text)

@@ -191,6 +191,7 @@ def tryout(t: Tryout, about: About) -> Document:
         return Document(path, _join(title, about.line("failed"), text))
     apart = f"{len(loose)} without a place in the document" if loose else ""
     blocks = [title, about.line(_count(len(t.claims), "claim"), apart)]
+    blocks += [f"**This reviewer did not read part of it: {flat(t.cause)}.**"] if t.cause else []
     blocks += ["## Observations", _bullets(t.observations, "None.")]
     blocks += ["## Claims", *(map(_raised, placed) if placed else ["None with a place." if loose else "None."])]
     blocks += ["## Claims without a place in the document", *map(_raised, loose)] if loose else []

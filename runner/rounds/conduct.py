@@ -160,7 +160,7 @@ def _conduct(place: Round, inputs: Inputs, artifact: Artifact, journal: Journal,
 
 
 def _briefs(place: Round, inputs: Inputs, files: Files) -> None:
-    """Steps 5 and 6: personas.yaml and feedback-in.md."""
+    """Steps 5 to 7: personas.yaml, feedback-in.md and, for a delta review, baseline.md."""
     r = inputs.review
     roster = render.personas_yaml(inputs.number, r.scope, inputs.mode, inputs.personas, inputs.skipped)
     if inputs.fake:
@@ -171,6 +171,8 @@ def _briefs(place: Round, inputs: Inputs, files: Files) -> None:
     template = r.file_templates["feedback-in.md"]
     brief = render.feedback_in(r.about, r.scope, inputs.mode, people, r.feedback, carried, template)
     files.publish(place.flow, brief)
+    if inputs.baseline is not None:  # step 7; close overwrites it with the text as it then stands
+        files.write(place.flow, "baseline.md", inputs.baseline.encode())
 
 
 def _write_record(place: Round, inputs: Inputs, result: Result, journal: Journal, files: Files) -> tuple[str, ...]:

@@ -24,7 +24,8 @@ class Inputs:
 
     changes: the front-matter flip. before, flipped, body: sha256 of the artifact's file before and after the flip,
     and of its body. seed: next-round-seed.md's text, consumed by this round. index_template: of the brain, or None.
-    models: role -> what the record says of its model. warnings: found while preparing, for the transcript.
+    models: role -> what the record says of its model. warnings, notes: found while preparing, for the transcript;
+    warnings are shown to the user as well. baseline: of a delta review, the text it is measured against.
     """
 
     version: str
@@ -34,6 +35,7 @@ class Inputs:
     review: Review
     mode_requested: str
     mode: str
+    baseline: str | None
     personas: tuple[Mapping[str, str], ...]
     charter_sha256: Mapping[str, str]
     skipped: tuple[str, ...]
@@ -47,6 +49,7 @@ class Inputs:
     engine: str
     fake: bool
     warnings: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 def save(run: Path, inputs: Inputs) -> None:
@@ -73,12 +76,13 @@ def load(run: Path) -> Inputs | None:
 
 
 def _inputs(data: dict[str, Any]) -> Inputs:
-    tuples = {k: tuple(data[k]) for k in ("personas", "skipped", "warnings")}
+    tuples = {k: tuple(data[k]) for k in ("personas", "skipped", "warnings", "notes")}
     changes = tuple((str(k), v) for k, v in data["changes"])
     return Inputs(**(data | tuples | {"changes": changes, "review": _review(data["review"])}))
 
 
 def _review(data: dict[str, Any]) -> Review:
+    quotable = data["quotable"]
     return Review(
         **(
             data
@@ -86,6 +90,8 @@ def _review(data: dict[str, Any]) -> Review:
                 "about": About(**data["about"]),
                 "reviewers": tuple(Reviewer(**x) for x in data["reviewers"]),
                 "context": tuple((n, t) for n, t in data["context"]),
+                "windows": tuple((int(a), int(b)) for a, b in data["windows"]),
+                "quotable": quotable if quotable is None else tuple((int(a), int(b)) for a, b in quotable),
                 "carried": tuple(Claim.from_json(c) for c in data["carried"]),
                 "sampling": Sampling(**data["sampling"]),
             }

@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runner import guard, render
-from runner.brain import front_matter, history, personas
+from runner import claims, guard, render
+from runner.brain import front_matter, history, personas, worktree
 from runner.brain.artifact import Artifact
-from runner.brain.root import kind, read_bytes, shown
+from runner.brain.root import kind, shown
 from runner.errors import Refused
 from runner.protocols import round as protocol
-from runner.rounds import seed
+from runner.rounds import baseline, seed, templates
+from runner.rounds.fit import fit, shortened
 from runner.rounds.inputs import Inputs
-from runner.values import Sampling
+from runner.values import Claim, Sampling
 
 if TYPE_CHECKING:
     from runner.engines.base import Tokenizer
 
-CONTEXT_CEILING = 8000  # tokens of companions and impl-spec; a quarter of the model's context when that is less
-
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the user asked for. reviewers, synthesizer, min_reviewers: None takes the specification's default."""
+    """What the user asked for. reviewers, synthesizer, min_reviewers: None takes the specification's default.
+
+    dry_run: git data is not read. claims: of a person, without ids and places.
+    """
 
     personas: tuple[str, ...] = ()
     ad_hoc: tuple[str, ...] = ()
@@ -35,6 +37,9 @@ class Options:
     feedback: str = ""
     synthesizer: bool | None = None
     min_reviewers: int | None = None
+    allow_dirty: bool = False
+    dry_run: bool = False
+    claims: tuple[Claim, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +74,7 @@ class Plan:
     artifact: Artifact
     history: Path
     inputs: Inputs
-    tokens: Mapping[str, int]  # of each reviewer's prompt; empty when there is no tokenizer
+    tokens: Mapping[str, int]  # at worst, of each reviewer and the defender; empty when there is no tokenizer
 
     @property
     def number(self) -> int:
@@ -86,21 +91,22 @@ def plan(artifact: Artifact, options: Options, setup: Setup) -> Plan:
             "feedback is empty", hint='say what this round should address: --feedback "…" or --feedback @file'
         )
     _check_text(options)
+    clean = None if options.dry_run else check_clean(artifact, folder, options.allow_dirty)
     chosen = personas.resolve(artifact.root, options.personas, options.ad_hoc, options.reviewers, setup.charters)
     warnings = [*chosen.warnings]
     for persona in chosen.personas:
         warnings += guard.lint_charter(persona.name, persona.charter or "")
-    mode, note = _mode(options.review_mode, folder, number)
-    warnings += note
+    mode = baseline.mode(options.review_mode, folder, number, artifact)
+    warnings += [mode.note] if mode.note else []
     warnings += [f"{artifact.relative}:{f.line}: {f.what}" for f in guard.scan_document(artifact.body.decode())]
     changes = flip(artifact, folder, number)
     flipped = front_matter.edit(artifact.raw, changes, shown(artifact.path))
-    files, index_template, file_warnings = _templates(artifact, setup)
-    warnings += file_warnings
+    own = templates.load(artifact, dict(setup.files), mode.word)
     seed_text = seed.read(folder)
-    review = _review(artifact, options, setup, chosen, number, flipped, files, seed_text, folder)
-    review, context_warnings = _context(artifact, review, setup)
-    review, fit_warnings, tokens = fit(review, setup)
+    texts = [*artifact.companions, *([artifact.impl_spec] if artifact.impl_spec else [])]
+    context, context_warnings = shortened(texts, setup.tokenizer, setup.context_tokens)
+    review = _review(artifact, options, setup, chosen, number, flipped, own, seed_text, folder, mode, context)
+    review, fit_warnings, tokens = fit(review, setup.tokenizer, setup.context_tokens)
     inputs = Inputs(
         version=setup.version,
         opened_at=setup.opened_at,
@@ -108,7 +114,8 @@ def plan(artifact: Artifact, options: Options, setup: Setup) -> Plan:
         number=number,
         review=review,
         mode_requested=options.review_mode,
-        mode=mode,
+        mode=mode.word,
+        baseline=None if mode.baseline is None else mode.baseline.decode(),
         personas=tuple(_row(p) for p in chosen.personas),
         charter_sha256={p.name: p.charter_sha256 for p in chosen.personas},
         skipped=chosen.skipped,
@@ -117,11 +124,12 @@ def plan(artifact: Artifact, options: Options, setup: Setup) -> Plan:
         flipped=_sha256(flipped),
         body=_sha256(artifact.body),
         seed=seed_text,
-        index_template=index_template,
+        index_template=own.index,
         models=setup.models,
         engine=setup.engine,
         fake=setup.fake,
-        warnings=(*warnings, *context_warnings, *fit_warnings),
+        warnings=(*warnings, *own.warnings, *context_warnings, *fit_warnings),
+        notes=(clean,) if clean else (),
     )
     return Plan(artifact, folder, inputs, tokens)
 
@@ -175,13 +183,20 @@ def _check_text(options: Options) -> None:
             raise Refused(f"{name} is not valid UTF-8: {text!r}", hint="give it as UTF-8 text") from None
 
 
-def _mode(requested: str, folder: Path, number: int) -> tuple[str, list[str]]:
-    """The mode that runs. Delta wants the baseline of the round before."""
-    if requested == "full":
-        return "full", []
-    if number == 1:
-        return "full", ["delta review needs a prior closed round; this is round-01, so the review is full"]
-    return "full", ["delta review is not available yet; the review is full"]
+def check_clean(artifact: Artifact, folder: Path, allow_dirty: bool) -> str | None:
+    """Precondition 7. Refused, with the files, when something is not committed; a note when it was not checked."""
+    if allow_dirty:
+        return "working tree not checked (--allow-dirty)"
+    found = worktree.changes(artifact, folder)
+    if found is None:
+        return "working tree not checked: the brain is in no git work tree"
+    if found:
+        listed = ", ".join(found[:8]) + (f" and {len(found) - 8} more" if len(found) > 8 else "")
+        raise Refused(
+            f"uncommitted changes: {listed}", path=shown(artifact.path), hint="commit them, or give --allow-dirty",
+            code="dirty",
+        )  # fmt: skip
+    return None
 
 
 def flip(artifact: Artifact, folder: Path, number: int) -> tuple[tuple[str, str | None], ...]:
@@ -203,43 +218,35 @@ def _row(persona: personas.Persona) -> dict[str, str]:
     return row | ({"charter_path": persona.charter_path} if persona.charter_path else {})
 
 
-def _templates(artifact: Artifact, setup: Setup) -> tuple[dict[str, str], str | None, list[str]]:
-    """Templates of files: the brain's own in the place of ours; the brain's template of index.md; warnings."""
-    files: dict[str, str] = dict(setup.files)
-    warnings: list[str] = []
-    folder = artifact.root / "assets" / "debate-templates"
-    for name in files:
-        if kind(folder / name) == "file":
-            files[name] = read_bytes(folder / name).decode("utf-8", "replace")
-            warnings += render.template_warnings(name, files[name])
-    index = folder / "index.md"
-    text = read_bytes(index).decode("utf-8", "replace") if kind(index) == "file" else None
-    warnings += [] if text is None else render.template_warnings("index.md", text)
-    return files, text, warnings
-
-
 def _review(
     artifact: Artifact, options: Options, setup: Setup, chosen: personas.Resolved, number: int, flipped: bytes,
-    files: Mapping[str, str], seed_text: str | None, folder: Path,
+    own: templates.Templates, seed_text: str | None, folder: Path, mode: baseline.Mode,
+    context: Sequence[tuple[str, str]],
 ) -> protocol.Review:  # fmt: skip
     front = flipped[: len(flipped) - len(artifact.body)]
     roles = setup.roles
     people = tuple(protocol.Reviewer(p.name, p.charter, _role(roles, p.name, "reviewers")) for p in chosen.personas)
-    carried = () if seed_text is None else seed.claims(seed_text, folder, artifact.body, front.count(b"\n") + 1)
+    first_line = front.count(b"\n") + 1
+    carried = () if seed_text is None else seed.claims(seed_text, folder, artifact.body, first_line)
+    human = (claims.anchor(c, artifact.body, first_line) for c in options.claims)
     use_synthesizer = len(people) >= 4 if options.synthesizer is None else options.synthesizer
     about = render.About(artifact.title, number, f"{artifact.slug}-{history.round_name(number)}", setup.opened_at)
     return protocol.Review(
         scope=artifact.scope,
         title=artifact.title,
-        path=artifact.path.name,
+        path=f"{artifact.root.name}/{artifact.relative}",
         body=artifact.body.decode(),
         front=front.decode(),
         about=about,
         feedback=options.feedback,
         reviewers=people,
         templates=setup.prompts,
-        file_templates=files,
-        carried=carried,
+        file_templates=own.files,
+        tasks=own.tasks,
+        context=tuple(context),
+        carried=(*carried, *human),
+        differences=mode.changed.differences if mode.changed else "",
+        quotable=mode.changed.quotable if mode.changed else None,
         max_claims=setup.max_claims,
         min_reviewers=len(people) if options.min_reviewers is None else min(options.min_reviewers, len(people)),
         defender_role=_role(roles, "defender"),
@@ -256,58 +263,3 @@ def _review(
 
 def _role(roles: Mapping[str, str], *names: str) -> str:
     return next((n for n in names if n in roles), "default")
-
-
-def _context(artifact: Artifact, review: protocol.Review, setup: Setup) -> tuple[protocol.Review, list[str]]:
-    """Companions and impl-spec, as much of each as the budget allows; what was left out is said."""
-    texts = [*artifact.companions, *([artifact.impl_spec] if artifact.impl_spec else [])]
-    budget = min(CONTEXT_CEILING, setup.context_tokens // 4)
-    kept, warnings = [], []
-    for i, (name, text) in enumerate(texts):
-        share = budget // (len(texts) - i)
-        short = _cut(text, share, setup.tokenizer)
-        if short != text:
-            warnings.append(f"{name}: only the first {len(short.encode())} of {len(text.encode())} bytes were shown")
-        budget -= _tokens(short, setup.tokenizer)
-        kept.append((name, short))
-    return replace(review, context=tuple(kept)), warnings
-
-
-def _tokens(text: str, tokenizer: Tokenizer | None) -> int:
-    return len(text.encode()) // 4 if tokenizer is None else tokenizer.count_text(text)
-
-
-def _cut(text: str, budget: int, tokenizer: Tokenizer | None) -> str:
-    """As many whole lines from the beginning as fit."""
-    if _tokens(text, tokenizer) <= budget:
-        return text
-    lines = text.splitlines(keepends=True)
-    low, high = 0, len(lines)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if _tokens("".join(lines[:middle]), tokenizer) <= budget:
-            low = middle
-        else:
-            high = middle - 1
-    return "".join(lines[:low])
-
-
-def fit(review: protocol.Review, setup: Setup) -> tuple[protocol.Review, list[str], dict[str, int]]:
-    """The review with as many claims per reviewer as the context allows. Refused, with numbers, when none fits."""
-    if setup.tokenizer is None:
-        return review, [], {}
-    limit = setup.context_tokens
-    for most in range(review.max_claims, -1, -1):
-        tried = replace(review, max_claims=most)
-        need = protocol.worst_tokens(tried, setup.tokenizer.count)
-        if max(need.values()) <= limit and (most or not review.max_claims):
-            lowered = [f"at most {most} claims per reviewer fit into the context"] if most < review.max_claims else []
-            return tried, lowered, {k: n for k, n in need.items() if k.startswith("reviewer/")}
-    document = setup.tokenizer.count_text(review.body)
-    least = max(protocol.worst_tokens(replace(review, max_claims=1), setup.tokenizer.count).values())
-    raise Refused(
-        f"the document is too long: it has {document} tokens, and with prompts and replies the round needs {least}, "
-        f"but the context holds {limit}; about {max(0, document - (least - limit))} tokens of document fit",
-        code="context",
-        hint="split the document, or use a model or profile with a longer context",
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from runner import render
 from runner.protocols.round import Result
 from runner.rounds.inputs import Inputs
-from runner.values import Document, Patch, Reply
+from runner.values import Document, Patch, Reply, Tryout
 
 
 def record(inputs: Inputs, result: Result, files: Mapping[str, str]) -> bytes:
@@ -51,7 +52,7 @@ def record(inputs: Inputs, result: Result, files: Mapping[str, str]) -> bytes:
         "patches": [_patch(p) for p in result.patches],
         "synthesis": None if result.synthesis is None else _synthesis(result),
         "diagnostics": list(result.diagnostics),
-        "coverage": _coverage(inputs),
+        "coverage": _coverage(inputs, result),
         "models": [
             {"role": role} | dict(facts) | {"engine": inputs.engine, "version": inputs.version}
             for role, facts in inputs.models.items()
@@ -81,16 +82,25 @@ def _synthesis(result: Result) -> dict[str, Any]:
     return {"themes": themes, "tensions": list(s.tensions), "revisit": list(s.revisit)}
 
 
-def _coverage(inputs: Inputs) -> dict[str, Any]:
-    """Which bytes of the body each persona was shown: the whole of it, in one window."""
-    size = len(inputs.review.body.encode())
-    window = {"start": 0, "end": size, "sha256": inputs.body}
+def _coverage(inputs: Inputs, result: Result) -> dict[str, Any]:
+    """Which bytes of the body each persona was shown, and what of it nobody was."""
+    review = inputs.review
+    unseen = set(result.unseen)
+    seen = {p.name: [w for w in review.shown if (p.name, w) not in unseen] for p in review.reviewers}
     return {
-        "bytes": size,
-        "personas": [{"name": p.name, "windows": [window]} for p in inputs.review.reviewers],
-        "context": [name for name, _ in inputs.review.context],
-        "not_shown": [],
+        "bytes": len(review.body.encode()),
+        "personas": [
+            {"name": name, "windows": [_window(review.body, w) for w in spans]} for name, spans in seen.items()
+        ],
+        "context": [name for name, _ in review.context],
+        "not_shown": [{"persona": name} | _window(review.body, w) for name, w in result.unseen],
     }
+
+
+def _window(body: str, span: tuple[int, int]) -> dict[str, Any]:
+    """In bytes, with the sha256 of exactly that text."""
+    start, text = len(body[: span[0]].encode()), body[span[0] : span[1]].encode()
+    return {"start": start, "end": start + len(text), "sha256": hashlib.sha256(text).hexdigest()}
 
 
 def _call(r: Reply) -> dict[str, Any]:
@@ -104,33 +114,56 @@ def transcript(inputs: Inputs, result: Result, lines: Sequence[Mapping[str, Any]
     """One line per event. Times are the journal's; the order is the protocol's, so a resumed round reads the same."""
     at = {line["key"]: str(line["at"]) for line in lines if "key" in line}
     last = max((str(line["at"]) for line in lines if "key" in line), default=inputs.opened_at)
-    review, opened = inputs.review, inputs.opened_at
-    events = [
-        (opened, f"opened {review.about.round} on {inputs.path}: scope={review.scope}, mode={inputs.mode}"),
-        (opened, f"engine: {inputs.engine}" + (" (FAKE: no model read the document)" if inputs.fake else "")),
-        *((opened, f"model {role}: {m.get('name', '')} {m.get('sha256', '')}") for role, m in inputs.models.items()),
-        (opened, f"personas: {', '.join(p.name for p in review.reviewers)}"),
-        *((opened, f"skipped this round: {name}") for name in inputs.skipped),
-        *((opened, f"warning: {w}") for w in inputs.warnings),
-        *((opened, f"asked reviewer {p.name}") for p in review.reviewers),
+    before = [(inputs.opened_at, event) for event in _before(inputs)]
+    reviewed = [_reviewed(t, result.replies, at, last) for t in result.tryouts]
+    after = [(last, event) for event in _after(inputs, result, record_sha256)]
+    return render.transcript([*before, *reviewed, *after], inputs.review.about)
+
+
+def _before(inputs: Inputs) -> list[str]:
+    review = inputs.review
+    delta = []
+    if inputs.baseline is not None:
+        sha = hashlib.sha256(inputs.baseline.encode()).hexdigest()
+        delta = [f"delta review: baseline sha256 {sha}, artifact sha256 {inputs.before}"]
+    return [
+        f"opened {review.about.round} on {inputs.path}: scope={review.scope}, mode={inputs.mode}",
+        f"engine: {inputs.engine}" + (" (FAKE: no model read the document)" if inputs.fake else ""),
+        *(f"model {role}: {m.get('name', '')} {m.get('sha256', '')}" for role, m in inputs.models.items()),
+        f"personas: {', '.join(p.name for p in review.reviewers)}",
+        *(f"skipped this round: {name}" for name in inputs.skipped),
+        *delta,
+        *(f"note: {n}" for n in inputs.notes),
+        *(f"warning: {w}" for w in inputs.warnings),
+        *(f"asked reviewer {p.name}" for p in review.reviewers),
     ]
-    replies = {r.key.split("~")[0]: r for r in result.replies}
-    for t in result.tryouts:
-        reply = replies[f"reviewer/{t.persona}"]
-        what = f"{len(t.claims)} claims" if t.status == "done" else f"FAILED ({t.cause})"
-        cost = f"{reply.tokens_in} tokens in, {reply.tokens_cached} shared, {reply.tokens_out} out"
-        events.append((at.get(reply.key, last), f"reviewer {t.persona}: {what}; {cost}"))
-    if result.claims:
-        counts = render.verdict_summary(result.verdicts)
-        events.append((last, f"defender judged {len(result.verdicts)} of {len(result.claims)} claims: {counts}"))
-    else:
-        events.append((last, "defender: no claims to judge"))
-    if review.synthesizer:
-        events.append((last, "synthesizer: done" if result.synthesis else "synthesizer: NO RESULT"))
-    events += [(last, f"diagnostic: {d}") for d in result.diagnostics]
-    shown = len(review.body.encode())
-    events.append((last, f"coverage: {shown} of {shown} bytes of the body shown to every reviewer"))
-    events.append((last, f"record.json sha256 {record_sha256}"))
-    if result.exhausted:
-        events.append((last, f"INCOMPLETE: no usable answer to {', '.join(result.exhausted)}"))
-    return render.transcript(events, review.about)
+
+
+def _reviewed(t: Tryout, replies: Sequence[Reply], at: Mapping[str, str], last: str) -> tuple[str, str]:
+    own = [r for r in replies if r.key.split("~")[0].split("/")[:2] == ["reviewer", t.persona]]
+    what = f"{len(t.claims)} claims" if t.status == "done" else f"FAILED ({t.cause})"
+    what += f"; NOT ALL OF IT ({t.cause})" if t.status == "done" and t.cause else ""
+    tokens_in, cached, out = (sum(getattr(r, f"tokens_{w}") for r in own) for w in ("in", "cached", "out"))
+    when = max((at[r.key] for r in own if r.key in at), default=last)
+    return when, f"reviewer {t.persona}: {what}; {tokens_in} tokens in, {cached} shared, {out} out"
+
+
+def _after(inputs: Inputs, result: Result, record_sha256: str) -> list[str]:
+    review = inputs.review
+    counts = render.verdict_summary(result.verdicts)
+    size = len(review.body.encode())
+    whole = f"{size} of {size} bytes of the body shown to every reviewer"
+    if len(review.shown) > 1:
+        whole += f", in {len(review.shown)} windows"
+    unseen = [f"{name} did not read characters {a} to {b} of the body" for name, (a, b) in result.unseen]
+    synthesis = "done" if result.synthesis else "NO RESULT" if result.claims else "no claims"
+    return [
+        f"defender judged {len(result.verdicts)} of {len(result.claims)} claims: {counts}"
+        if result.claims
+        else "defender: no claims to judge",
+        *([f"synthesizer: {synthesis}"] if review.synthesizer else []),
+        *(f"diagnostic: {d}" for d in result.diagnostics),
+        *(f"coverage: {line}" for line in unseen or [whole]),
+        f"record.json sha256 {record_sha256}",
+        *([f"INCOMPLETE: no usable answer to {', '.join(result.exhausted)}"] if result.exhausted else []),
+    ]

@@ -22,7 +22,9 @@ from runner import guard, prompts, render
 from runner.engines.fake import answer
 from runner.errors import EXIT_INCOMPLETE, Incomplete
 from runner.protocols import round as protocol
-from runner.protocols.round import UNIFORM, Result, Review, Reviewer, review, reviewer_request, verdict_of
+from runner.protocols.defender import UNIFORM, verdict_of
+from runner.protocols.review import tidy as tidied
+from runner.protocols.round import Result, Review, Reviewer, review, reviewer_request
 from runner.values import LABELS, Amended, Ask, Claim, Document, Join, Publish, Reply, Request, Segment, Tryout
 
 ROOT = Path(__file__).parent.parent.parent
@@ -430,7 +432,7 @@ def test_delete_has_no_replacement():
 )
 def test_text_closed_in_its_middle(text, tidy):
     """A torn last character goes, and a last sentence that was cut when another stands before it."""
-    assert protocol._tidy(text) == tidy
+    assert tidied(text) == tidy
 
 
 def test_no_claims():

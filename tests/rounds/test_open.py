@@ -180,6 +180,7 @@ def test_transcript(root, script):
         "personas: red-team, fresh-eyes-reader",
         "skipped this round: simplicity-critic",
         "skipped this round: aa",
+        "note: working tree not checked: the brain is in no git work tree",
         "asked reviewer red-team",
         "asked reviewer fresh-eyes-reader",
         "reviewer red-team: 2 claims; 10 tokens in, 0 shared, 5 out",

@@ -233,8 +233,8 @@ def test_too_long(root):
     need, room = int(message.split("needs ")[1].split(",")[0]), 900
     assert message == (
         f"the document is too long: it has {document} tokens, and with prompts and replies the round needs {need}, "
-        f"but the context holds {room}; about {max(0, document - (need - room))} tokens of document fit\n"
-        "hint: split the document, or use a model or profile with a longer context"
+        f"but the context holds {room}; about {max(0, document - (need - room))} tokens of document fit at a time\n"
+        "hint: fewer reviewers, a shorter brief, or a model or profile with a longer context"
     )
     assert need > room
 

@@ -1,0 +1,43 @@
+"""The synthesizer: themes over all claims, what pulls in two directions, REJECTs that deserve a second look."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Any
+
+from runner import claims as claims_of
+from runner import guard, prompts, schemas
+from runner.prompts import Foreign
+from runner.protocols.defender import Judged
+from runner.protocols.flow import ask_as
+from runner.protocols.review import Prompt, Review, request, tidy
+from runner.values import Ask, Claim, Join, Message, Publish, Reply, Synthesis, Theme
+
+
+def synthesize(
+    r: Review, prompt: Prompt, claims: Sequence[Claim], judged: Sequence[Judged], in_pass: int, tries: int
+) -> Generator[Ask | Publish | Join, Any, tuple[Synthesis | None, tuple[Reply, ...], tuple[str, ...]]]:
+    """(synthesis, replies, keys out of tries). It sees headings and claims; a set that grew is a new question."""
+    if not r.synthesizer or not claims:
+        return None, (), ()
+    verdicts = {j.verdict.claim: j.verdict.verdict for j in judged}
+    rejected = tuple(c.id for c in claims if verdicts[c.id] == "REJECT")
+    bounds = schemas.Bounds(claims=tuple(c.id for c in claims), revisit=rejected)
+    fmt, worst = schemas.format_of(schemas.SynthesisReply, bounds)
+    rows: list[prompts.Value] = [{"id": c.id, "verdict": verdicts[c.id], "problem": Foreign(c.problem)} for c in claims]
+    values: dict[str, prompts.Value] = {
+        "title": Foreign(r.title),
+        "headings": Foreign(", ".join(claims_of.headings(r.body.encode()))),
+        "feedback": Foreign(r.feedback),
+        "nonce": guard.nonce([r.title, r.feedback, *(c.problem for c in claims)]),
+        "claims": rows,
+    }
+    user = Message("user", (*r.own_task("synthesizer"), *prompts.render(r.templates, "synthesizer", values)))
+    key = "synthesizer" if in_pass == 1 else f"synthesizer/p{in_pass}"
+    ask = request(r, key, r.synthesizer_role, (prompt.system, user), worst, fmt, ())
+    answer, reply = yield from ask_as(ask, schemas.SynthesisReply.model_validate_json, tries)
+    if answer is None:
+        return None, (reply,), (key,)
+    themes = tuple(Theme(tidy(t.title), tidy(t.text), tuple(dict.fromkeys(t.claims))) for t in answer.themes)
+    tensions = tuple(tidy(t) for t in answer.tensions)
+    return Synthesis(themes, tensions, tuple(dict.fromkeys(answer.revisit))), (reply,), ()
