@@ -37,7 +37,7 @@ class SamplingConfig(_Checked):
 class Profile(_Checked):
     """How to run. roles: role -> model; every role that is not named uses `default`. None: the model's or ours."""
 
-    engine: Literal["llama.cpp", "fake"] = "llama.cpp"
+    engine: Literal["llama.cpp", "fake", "none"] = "llama.cpp"
     roles: dict[str, str] = Field(default_factory=lambda: {"default": "smollm2-135m-instruct"})
     threads: int = Field(0, ge=0)  # 0: the cores this process may use
     context_tokens: int = Field(12288, ge=512)
@@ -73,6 +73,7 @@ class Manifest(_Checked):
     chat_template_sha256: str | None = None
     licence: str | None = None
     thinking: bool = False
+    prose: Literal["strict", "free"] = "free"  # strict: sentences only, which a very small model needs
     sampling: dict[str, float] = Field(default_factory=dict)
     tested_with: str | None = None
 
@@ -133,6 +134,14 @@ def profile(name: str, project: Path | None = None) -> tuple[Profile, str]:
     """A run profile by name, or by path when the name has a slash or ends in .yaml; and where it was read."""
     path = _find(name, "configs", project)
     return _load(Profile, path.read_bytes(), str(path)), str(path)
+
+
+def with_engine(p: Profile, engine: str) -> Profile:
+    """The profile on another engine."""
+    known = ("llama.cpp", "fake", "none")
+    if engine not in known:
+        raise UsageError(f"no engine named {engine!r}", hint=_meant(engine, known))
+    return p.model_copy(update={"engine": engine})
 
 
 def _find(name: str, kind: str, project: Path | None) -> Path:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,6 +44,13 @@ class Settings:
     source: str
     model: Model | None
     sampling: Sampling
+    named: tuple[str | None, str | None] = (None, None)  # profile and model, as the user named them
+    problem: str | None = None  # of a plan only: why the model cannot be used
+
+    @property
+    def none(self) -> bool:
+        """Scaffold mode: people write what an engine would."""
+        return self.profile.engine == "none"
 
     @property
     def fake(self) -> bool:
@@ -56,19 +64,40 @@ class Settings:
 # ---- profile, model, engine ----------------------------------------------------------------------------------------
 
 
-def settings(profile: str | None, model: str | None, project: Path | None, *, seed: int | None = None) -> Settings:
-    """Load the profile and find its model. The fake engine is refused unless its profile was named."""
+def settings(
+    profile: str | None, model: str | None, project: Path | None, *, seed: int | None = None,
+    engine: str | None = None, plan_only: bool = False,
+) -> Settings:  # fmt: skip
+    """Load the profile and find its model. The fake engine is refused unless it or its profile was named.
+
+    engine: in the place of the profile's. An engine that is not installed is `none`: scaffold mode.
+    plan_only: a model file that is missing is a `problem` of the settings, not an error.
+    """
     loaded, source = config.profile(profile or "cpu", project)
-    if loaded.engine == "fake":
-        if profile is None:
-            raise UsageError("the fake engine must be named on the command line", hint="--profile fake")
+    if engine is not None:
+        loaded = config.with_engine(loaded, engine)
+    elif loaded.engine == "fake" and profile is None:
+        raise UsageError("the fake engine must be named on the command line", hint="--profile fake")
+    elif loaded.engine == "llama.cpp" and not _installed("llama_cpp", "llguidance", "numpy"):
+        loaded = config.with_engine(loaded, "none")
+    if loaded.engine != "llama.cpp":
         sampling = config.sampling(loaded, None, source)
-        return Settings(loaded, source, None, _seeded(sampling, seed))
+        return Settings(loaded, source, None, _seeded(sampling, seed), (profile, model))
     names = set(loaded.roles.values())
     if model is None and len(names) != 1:
         raise UsageError("this version runs one model for all roles", path=source, hint="give all roles the same")
-    found = config.find_model(model or next(iter(names)), project)
-    return Settings(loaded, source, found, _seeded(config.sampling(loaded, found.manifest, source), seed))
+    try:
+        found = config.find_model(model or next(iter(names)), project)
+    except Integrity as error:
+        if not plan_only:
+            raise
+        return Settings(loaded, source, None, _seeded(config.sampling(loaded, None, source), seed), problem=str(error))
+    sampling = _seeded(config.sampling(loaded, found.manifest, source), seed)
+    return Settings(loaded, source, found, sampling, (profile, model))
+
+
+def _installed(*modules: str) -> bool:
+    return all(find_spec(name) is not None for name in modules)
 
 
 def _seeded(sampling: Sampling, seed: int | None) -> Sampling:
@@ -82,6 +111,8 @@ def threads(profile: Profile) -> int:
 
 def open_tokenizer(s: Settings) -> Tokenizer | None:
     """Counts tokens without the weights. None where the engine is not installed."""
+    if s.none or s.problem:
+        return None
     if s.model is None:
         from runner.engines.fake import FakeEngine, options_of
 
@@ -96,6 +127,10 @@ def open_tokenizer(s: Settings) -> Tokenizer | None:
 def open_engine(s: Settings) -> Engine:
     """Check the weights' sha256, then load them. UsageError, naming the extra, when the engine is not installed."""
     match s.profile.engine:
+        case "none":
+            from runner.engines.none import NoEngine
+
+            return NoEngine()
         case "fake":
             from runner.engines.fake import FakeEngine, options_of
 
@@ -122,7 +157,7 @@ def open_engine(s: Settings) -> Engine:
 def engine_name(s: Settings) -> str:
     """The engine's identity, without loading it."""
     if s.model is None:
-        return "fake"
+        return s.profile.engine
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -141,6 +176,7 @@ def _setup(s: Settings, project: Path, opened_at: str, tokenizer: Tokenizer | No
         files=config.texts("prompts/files", "*.md", project),
         charters=config.bundled("prompts") / "personas",
         max_claims=s.profile.claims,
+        free_text=s.model is not None and s.model.manifest.prose == "free",
         sampling=s.sampling,
         margin=s.profile.margin,
         floor=s.profile.floor,
@@ -148,8 +184,10 @@ def _setup(s: Settings, project: Path, opened_at: str, tokenizer: Tokenizer | No
         roles=s.profile.roles,
         models={"default": facts} if facts else {},
         engine=engine_name(s),
-        scores=not s.fake or bool(s.profile.fake.get("scores", True)),
+        scores=not s.none and (not s.fake or bool(s.profile.fake.get("scores", True))),
         fake=s.fake,
+        profile=s.named[0],
+        model=s.named[1],
         tokenizer=tokenizer,
         context_tokens=min(limit, s.profile.context_tokens),
     )
@@ -202,8 +240,12 @@ def resume_settings(place: Round, profile: str | None, model: str | None, projec
             "the round was stopped before its inputs were stored; it can only be aborted",
             path=roots.shown(place.folder), hint="debate abort, then open again",
         )  # fmt: skip
-    s = settings(profile or ("fake" if stored.fake else None), model, project)
-    if s.fake != stored.fake:
+    none = stored.engine == "none"
+    engine = "none" if none and profile is None and model is None else None
+    s = settings(profile or stored.profile, model or stored.model, project, engine=engine)
+    if none:
+        return s  # opened without an engine: any may go on
+    if s.profile.engine != ("fake" if stored.fake else "llama.cpp"):
         raise Refused("this round was opened with another engine", hint=f"it ran on {stored.engine}")
     facts = {} if s.model is None else _facts(s.model)
     known = stored.models.get("default", {})
@@ -224,10 +266,22 @@ def resume_round(
     stored = inputs.load(place.run)
     assert stored is not None
     conduct.check_body(stored, artifact)
+    if stored.engine == "none" and not s.none:
+        stored = _with_engine(stored, s)
     journal = Journal(clock)
     files = Files(journal)
     flow = conduct.resume_round(place, stored, artifact, journal, files, min_reviewers=min_reviewers)
     return _conduct(place, flow, s, journal, files, observe)
+
+
+def _with_engine(stored: inputs.Inputs, s: Settings) -> inputs.Inputs:
+    """A round opened without an engine goes on with this one."""
+    scores = not s.fake or bool(s.profile.fake.get("scores", True))
+    name = engine_name(s)
+    free = s.model is not None and s.model.manifest.prose == "free"
+    review = replace(stored.review, scores=scores, sampling=s.sampling, engine_note=f"Engine: {name}.", free_text=free)
+    models = {} if s.model is None else {"default": _facts(s.model)}
+    return replace(stored, engine=name, fake=s.fake, models=models, review=review, profile=s.named[0], model=s.named[1])
 
 
 def _conduct(

@@ -100,33 +100,49 @@ class SynthesisReply(_Reply):
 # sentences: words with single blanks between them, a capital first (or a letter of a script that has none), a full
 # stop last, at most two short numbers in a sentence and none among its first words. A text that reaches its limit
 # stays without its full stop, so that the host sees that it was cut.
-_CASED = r"\x{41}-\x{24f}\x{370}-\x{58f}\x{1e00}-\x{1fff}"  # the letters proper, without their decorative copies
-_UPPER, _LOWER = rf"[\p{{Lu}}&&[{_CASED}]]", rf"[[\p{{Ll}}\p{{Mn}}]&&[{_CASED}\x{{300}}-\x{{36f}}]]"
-_PART = rf"({_UPPER}{{0,2}}{_LOWER}+({_UPPER}{{1,3}}{_LOWER}*)?|{_UPPER}{{1,4}})\p{{N}}?"
-_WORD = rf"{_PART}([-\/'’]({_PART}|\p{{N}}))?['’]?"
-_COUNT = r"[(€$]?\p{N}{1,4}([.,:]\p{N}{1,3})?[%%\p{L}]{0,4}[)]?"
-_CODE, _SAID = r"`[^`\"\\\x00-\x1f\x7f{}]+`", rf'\\"{_WORD}( {_WORD})*\\"'
-_UNCASED = r"[\p{Lo}\x{10d0}-\x{10ff}]([\p{L}\p{M} ，、；：,–-]|[\p{L}\p{M}]\p{N}{1,4})*"
+# Plain ranges, for a class of Unicode letters makes the automaton too large.
+_UPPER, _LOWER = (
+    r"[A-Z\x{c0}-\x{de}\x{100}-\x{17f}\x{218}-\x{21b}\x{1e00}-\x{1eff}]",
+    r"[a-z\x{df}-\x{17f}\x{1a0}-\x{1b0}\x{218}-\x{21b}\x{300}-\x{36f}\x{1e00}-\x{1eff}]",
+)
+_CAMEL = rf"({_UPPER}{{1,3}}{_LOWER}*)?"
+_PART = rf"({_LOWER}+{_CAMEL}|{_UPPER}{{1,4}}{_LOWER}*{_CAMEL}[0-9]?)"
+_WORD = rf"{_PART}([-\/'’]({_PART}|[0-9]))?['’]?"
+_COUNT = r"[(€$]?[0-9]{1,4}([.,:][0-9]{1,3})?[%%a-z]{0,4}[)]?"
+_CODE, _BOLD = r"`[A-Za-z0-9_.\/-]+( [A-Za-z0-9_.\/-]+)*`", rf"\*\*{_UPPER}{_LOWER}*( {_WORD}){{0,3}}[.:]?\*\*"
+_SAID = rf'\\"{_WORD}( {_WORD})*\\"'
+# A text that begins in another script may hold Latin words; the reverse is a model that has lost its way.
+_OTHER = (
+    r"[\x{181}-\x{24f}\x{370}-\x{1dff}\x{2d00}-\x{2dff}\x{3040}-\x{d7ff}]"
+    r"""[^"\\\x00-\x1f\x7f{}<>|\[\]`*#_~=.?!。？！]*"""
+)
 
 
-def _sentences(word: str) -> str:
-    """One or two sentences of such words, without the full stop of the last one."""
-    more, count = rf"([,;:]| [–—])? [(“‘]?{word}[)”’]?", rf"([,;:]| [–—])? {_COUNT}"
-    first = rf"{_UPPER}{_LOWER}*({_UPPER}{{1,3}}{_LOWER}*)?(['’-]{_PART})?"
-    one = rf"{first}(({more})*|({more}){{2,}}({count}({more})+){{0,2}}({count})?)"
-    return rf"({one}([.?!] {one})?|{_UNCASED}([。？！]{_UNCASED}|[.?!] {_UNCASED})?)"
+def _sentences(marked: str, counts: int, ends: tuple[str, str]) -> str:
+    """One or two sentences. marked: what else may be a word; counts: numbers in each; ends: of the last, by script."""
+    more, count = rf"([,;:]| [–—])? [(“‘]?({_WORD}{marked})[)”’]?", rf"([,;:]| [–—])? {_COUNT}"
+    first = rf"({_UPPER}{_LOWER}*{_CAMEL}(['’-]{_PART})?{marked})"
+    one = rf"{first}(({more})*|({more}){{2,}}({count}({more})+){{0,{counts}}}({count})?)"
+    return rf"({one}([.?!] {one})?{ends[0]}|{_OTHER}([。？！]{_OTHER}|[.?!] {_OTHER})?{ends[1]})"
 
 
 # `%(n)d` is the most characters; it is filled in where the length is known.
-_PROSE = rf"/{_sentences(_WORD)}[.?!。？！]/ & /(?s:.{{16,%(n)d}})/ | /{_sentences(_WORD)}/ & /(?s:.{{%(n)d}})/"
-# A rewrite may hold code and a quoted phrase as well; or it is a line of markup, as it is. It is never cut.
-_LINE = r"""[`*\[|>#](\\"|[^"\\\x00-\x1f\x7f{}])*[.?!:;)\]`*|>]"""
-_REWRITE = rf"/({_sentences(f'({_WORD}|{_CODE}|{_SAID})')}[.?!:。？！]|{_LINE})/ & /(?s:.{{12,%(n)d}})/"
+_WHOLE, _CUT = _sentences("", 1, ("[.?!]", "[.?!。？！]")), _sentences("", 1, ("", ""))
+_PROSE = rf"/{_WHOLE}/ & /(?s:.{{16,%(n)d}})/ | /{_CUT}/ & /(?s:.{{%(n)d}})/"
+# A rewrite may hold code, bold words and a quoted phrase as well; or it is a row of a table. It is never cut.
+_EDIT, _TABLE = _sentences(f"|{_CODE}|{_BOLD}|{_SAID}", 2, ("[.?!:]", "[.?!:。？！：]")), r"\|[^\"\\\x00-\x1f\x7f{}]*\|"
+_REWRITE = rf"/({_EDIT}|{_TABLE})/ & /(?s:.{{12,%(n)d}})/"
+
+# A larger model needs no such rails: any text on one line, and in a rewrite line breaks too.
+_FREE_PROSE = r"""/([^"\\\x00-\x20\x7f]|\\["\\])([^"\\\x00-\x1f\x7f]|\\["\\])*/ & /(?s:.{12,%(n)d})/"""
+_FREE_REWRITE = r"""/([^"\\\x00-\x20\x7f]|\\["\\])([^"\\\x00-\x1f\x7f]|\\["\\nt])*/ & /(?s:.{1,%(n)d})/"""
 
 
 @dataclass(frozen=True)
 class Bounds:
     """What a format needs to know of one request.
+
+    free: any text in free strings (a manifest's `prose: free`); else sentences only, which a small model needs.
 
     runs: the passages that claim i may quote from; there are at most as many claims as runs.
     claims, revisit: ids a synthesizer may name, and those of REJECTed claims.
@@ -135,6 +151,7 @@ class Bounds:
     runs: tuple[tuple[str, ...], ...] = ()
     claims: tuple[str, ...] = ()
     revisit: tuple[str, ...] = ()
+    free: bool = False
 
     def ids(self, mark: Ids) -> tuple[str, ...]:
         return self.claims if mark.of == "claims" else self.revisit
@@ -211,9 +228,9 @@ def _expr(g: _Lark, annotation: Any, marks: Sequence[Any], run: int) -> tuple[st
     marks = [*marks, *more]
     for mark in marks:
         if isinstance(mark, Prose):
-            return g.string("prose", _PROSE, mark.chars)
+            return g.string("prose", _FREE_PROSE if g.bounds.free else _PROSE, mark.chars)
         if isinstance(mark, Rewrite):
-            return g.string("rewrite", _REWRITE, mark.chars)
+            return g.string("rewrite", _FREE_REWRITE if g.bounds.free else _REWRITE, mark.chars)
         if isinstance(mark, Verbatim):
             return g.quote(run)
         if isinstance(mark, Ids):

@@ -203,9 +203,7 @@ class Verdict:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Verdict:
         amended = data.get("amended")
-        return cls(
-            **(data | {"amended": None if amended is None else Amended(**amended), "raw": tuple(data["raw"])})
-        )
+        return cls(**(data | {"amended": None if amended is None else Amended(**amended), "raw": tuple(data["raw"])}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,4 +291,3 @@ class Join:
 
 
 Flow = Generator[Ask | Publish | Join, Any, Any]
-

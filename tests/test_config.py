@@ -87,7 +87,7 @@ def test_unknown_profile(home):
         ("marginn: 0.1\n", "unknown key 'marginn'\nhint: did you mean 'margin'?"),
         ("claims: 5\n", "claims: Input should be less than or equal to 4"),
         ("claims: many\n", "claims: Input should be a valid integer, unable to parse string as an integer"),
-        ("engine: vlllm\n", "engine: Input should be 'llama.cpp' or 'fake'"),
+        ("engine: vlllm\n", "engine: Input should be 'llama.cpp', 'fake' or 'none'"),
         ("context_tokens: 10\n", "context_tokens: Input should be greater than or equal to 512"),
         ("margin: 2\n", "margin: Input should be less than or equal to 1"),
         ("margin: .nan\n", "margin: Input should be less than or equal to 1"),

@@ -80,6 +80,7 @@ def test_our_templates_with_nasty_texts(name):
     for text in marked:
         values = {
             "kind": "leaf", "title": text, "nonce": "f00d", "body": text, "feedback": text, "quote": text,
+            "part": "1 of 2", "differences": text,
             "companions": [{"name": text, "text": text}], "problem": text, "action": "replace", "replacement": text,
             "headings": text, "labels": [{"name": "DEFER", "meaning": "later"}],
             "claims": [{"id": 1, "verdict": "DEFER", "quote": text, "problem": text}],

@@ -6,12 +6,13 @@ import os
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from runner.cli import common
+from runner.cli import common, planning
 from runner.cli.common import out, out_json, warn
 from runner.errors import EXIT_DONE
 
 if TYPE_CHECKING:
     from runner.brain.artifact import Artifact
+    from runner.rounds.folder import Round
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,9 @@ def _close(artifact: Artifact, args: CloseArgs, notes: dict[str, object]) -> int
         closing.check(artifact, "applied")  # before anything is asked
         status = questions.patches_status()
     place = closing.check(artifact, status)
+    if args.dry_run:
+        return planning.show_close(place, artifact, str(status))
+    _confirm(place, artifact, str(status), args)
     closed = closing.close(place, artifact, status, common.now(), args.revisit)
     notes |= {"round_number": place.number, "patches_status": closed.patches_status, "seed": closed.seeded}
     if args.json:
@@ -70,6 +74,31 @@ def _close(artifact: Artifact, args: CloseArgs, notes: dict[str, object]) -> int
         for line in report.closed_normal(closed, artifact):
             out(line)
     return EXIT_DONE
+
+
+def _confirm(place: Round, artifact: Artifact, status: str, args: CloseArgs) -> None:
+    """Warn when the file does not fit what we were told; `applied` on a dirty tree asks first."""
+    from runner.brain import worktree
+    from runner.brain.root import shown
+    from runner.cli import questions
+    from runner.errors import Refused
+    from runner.rounds import patches
+
+    if place.record.exists():
+        for line in patches.doubts(place, artifact, status):
+            warn(f"warning: {line}")
+    dirty = worktree.changes(artifact, place.history)
+    if not dirty:
+        return
+    listed = ", ".join(dirty[:8]) + (f" and {len(dirty) - 8} more" if len(dirty) > 8 else "")
+    warn(f"warning: uncommitted changes: {listed}")
+    if status != "applied" or args.yes:
+        return
+    if questions.interactive(args.no_input) and questions.confirm("Close all the same?"):
+        return
+    raise Refused(
+        "uncommitted changes", path=shown(artifact.path), hint="commit them first, or give --yes", code="dirty"
+    )
 
 
 def abort(

@@ -27,6 +27,8 @@ Verbose = Annotated[int, typer.Option("--verbose", "-v", count=True, help="Say m
 NoInput = Annotated[bool, typer.Option("--no-input", help="Ask nothing; what is missing is an error.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan; write nothing, load no engine.")]
 ProfileOpt = Annotated[str | None, typer.Option("--profile", help="Run profile, by name or path; default: cpu.")]
+EngineOpt = Annotated[str | None, typer.Option("--engine", help="llama.cpp, fake or none (people write the tryouts).")]
+ClaimOpt = Annotated[str | None, typer.Option("--claim", help="@file: claims of your own, judged like all others.")]
 ModelOpt = Annotated[str | None, typer.Option("--model", help="A model by name, or the path of a .gguf file.")]
 Personas = Annotated[str | None, typer.Option("--personas", help="Names from § 10.2, comma-separated.")]
 Persona = Annotated[list[str] | None, typer.Option("--persona", help='An own one: "name:charter". Repeatable.')]

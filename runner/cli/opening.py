@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runner.cli import common
+from runner.cli import common, planning
 from runner.cli.common import out, warn
 from runner.errors import EXIT_DONE, EXIT_INCOMPLETE, Refused, UsageError
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from runner.brain.artifact import Artifact
     from runner.rounds.conduct import Opened
     from runner.runs import Settings
+    from runner.values import Claim
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,8 @@ class OpenArgs:
     min_reviewers: int | None = None
     profile: str | None = None
     model: str | None = None
+    engine: str | None = None
+    claim: str | None = None
     seed: int | None = None
     allow_dirty: bool = False
     dry_run: bool = False
@@ -53,6 +56,8 @@ def open_(
     min_reviewers: common.MinReviewers = None,
     profile: common.ProfileOpt = None,
     model: common.ModelOpt = None,
+    engine: common.EngineOpt = None,
+    claim: common.ClaimOpt = None,
     seed: common.Seed = None,
     allow_dirty: common.AllowDirty = False,
     dry_run: common.DryRun = False,
@@ -66,7 +71,7 @@ def open_(
     """Open a review round: reviewers, defender, patches."""
     args = OpenArgs(
         common.words(personas), tuple(persona or ()), reviewers, feedback, synthesizer, review_mode, min_reviewers,
-        profile, model, seed, allow_dirty, dry_run, no_input, as_json, quiet, verbose,
+        profile, model, engine, claim, seed, allow_dirty, dry_run, no_input, as_json, quiet, verbose,
     )  # fmt: skip
     return open_artifact(common.find(path, brain, scope), args)
 
@@ -87,7 +92,9 @@ def _open(artifact: Artifact, args: OpenArgs, notes: dict[str, object]) -> int:
         raise UsageError(f"--review-mode must be full or delta, not {args.review_mode!r}")
     check_status(artifact)  # before anything is asked
     check_no_round(artifact, history.history_folder(artifact))
-    settings = runs.settings(args.profile, args.model, artifact.root.parent, seed=args.seed)
+    settings = runs.settings(
+        args.profile, args.model, artifact.root.parent, seed=args.seed, engine=args.engine, plan_only=args.dry_run
+    )
     args = _completed(artifact, args, settings)
     options = Options(
         personas=args.personas,
@@ -97,7 +104,12 @@ def _open(artifact: Artifact, args: OpenArgs, notes: dict[str, object]) -> int:
         feedback=args.feedback or "",
         synthesizer=args.synthesizer,
         min_reviewers=args.min_reviewers,
+        allow_dirty=args.allow_dirty,
+        dry_run=args.dry_run,
+        claims=_own_claims(args.claim),
     )
+    if args.dry_run:
+        return planning.show_open(artifact, options, settings)
     planned = runs.open_plan(artifact, options, settings)
     for line in planned.inputs.warnings:
         warn(line)
@@ -105,6 +117,15 @@ def _open(artifact: Artifact, args: OpenArgs, notes: dict[str, object]) -> int:
         opened = runs.open_round(planned, settings, watch.observe)
     notes |= {"round_number": opened.place.number, "incomplete": list(opened.result.exhausted)}
     return report_opened(opened, artifact, watch.times, args.json, args.verbose)
+
+
+def _own_claims(given: str | None) -> tuple[Claim, ...]:
+    """Claims of --claim @file (or -, or the text itself)."""
+    if given is None:
+        return ()
+    from runner.rounds.handmade import claims
+
+    return claims(common.text_of("--claim", given), given.removeprefix("@"))
 
 
 def _completed(artifact: Artifact, args: OpenArgs, settings: Settings) -> OpenArgs:

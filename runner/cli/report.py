@@ -104,7 +104,7 @@ def opened_verbose(opened: Opened) -> list[str]:
     return lines
 
 
-def _commit(artifact: Artifact, subject: str) -> str:
+def commit(artifact: Artifact, subject: str) -> str:
     folder = os.path.relpath(artifact.directory)
     return f"git add {shlex.quote(folder + '/')} && git commit -m {shlex.quote(subject)}"
 
@@ -113,7 +113,7 @@ def open_commit(opened: Opened, artifact: Artifact) -> str:
     n = len(opened.result.tryouts)
     who = f"{n} reviewer{'' if n == 1 else 's'}"
     subject = f"debate({artifact.slug}): {opened.place.name} open — scope={artifact.scope} {who}, {_counts(opened)}"
-    return _commit(artifact, subject)
+    return commit(artifact, subject)
 
 
 def opened_json(opened: Opened, artifact: Artifact, times: dict[str, float]) -> dict[str, Any]:
@@ -169,7 +169,7 @@ def next_step(closed: Closed, artifact: Artifact) -> str:
 
 def close_commit(closed: Closed, artifact: Artifact) -> str:
     subject = f"debate({artifact.slug}): {closed.place.name} close — scope={artifact.scope} {closed.patches_status}"
-    return _commit(artifact, subject)
+    return commit(artifact, subject)
 
 
 def closed_normal(closed: Closed, artifact: Artifact) -> list[str]:

@@ -32,6 +32,8 @@ def run(
     revisit: common.Revisit = None,
     profile: common.ProfileOpt = None,
     model: common.ModelOpt = None,
+    engine: common.EngineOpt = None,
+    claim: common.ClaimOpt = None,
     seed: common.Seed = None,
     allow_dirty: common.AllowDirty = False,
     yes: common.Yes = False,
@@ -52,7 +54,7 @@ def run(
         return close_artifact(artifact, CloseArgs(patches_status, names, yes, dry_run, no_input, as_json, verbose))
     args = OpenArgs(
         common.words(personas), tuple(persona or ()), reviewers, feedback, synthesizer, review_mode, min_reviewers,
-        profile, model, seed, allow_dirty, dry_run, no_input, as_json, quiet, verbose,
+        profile, model, engine, claim, seed, allow_dirty, dry_run, no_input, as_json, quiet, verbose,
     )  # fmt: skip
     return open_artifact(artifact, args)
 

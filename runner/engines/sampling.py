@@ -106,5 +106,6 @@ class Sampler:
 def _at(ids: NDArray[np.intp], tokens: Sequence[int]) -> NDArray[np.intp]:
     """Where these tokens stand among the sorted ids; those that are not there are left out."""
     wanted = np.asarray(tokens, dtype=np.intp)
-    at = np.minimum(np.searchsorted(ids, wanted), ids.size - 1)
-    return at[ids[at] == wanted]
+    at: NDArray[np.intp] = np.minimum(np.searchsorted(ids, wanted), ids.size - 1)
+    found: NDArray[np.intp] = at[ids[at] == wanted]
+    return found

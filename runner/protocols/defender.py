@@ -132,7 +132,7 @@ def _judge(
 ) -> Flow:
     """One claim: a reason, then its verdict measured in both label orders, then what is accepted of it."""
     model = schemas.ReasonReply if r.scores else schemas.JudgedReply
-    fmt, worst = schemas.format_of(model)
+    fmt, worst = schemas.format_of(model, schemas.Bounds(free=r.free_text))
     shared = (prompt.n_shared, prompt.n_shared + len(listed))
     ask = request(r, key, r.defender_role, _reason_messages(r, prompt, listed, c), worst, fmt, shared, keep=True)
     answer, reply = yield from ask_as(ask, model.model_validate_json, tries)
@@ -163,7 +163,7 @@ def _amend(
     replies: tuple[Reply, ...], tries: int,
 ) -> Flow:  # fmt: skip
     """Of a claim conceded in part: the change that is accepted."""
-    fmt, worst = schemas.format_of(schemas.AmendedReply)
+    fmt, worst = schemas.format_of(schemas.AmendedReply, schemas.Bounds(free=r.free_text))
     question = Message("user", prompts.render(r.templates, "amended", {"quote": Foreign(c.quote)}))
     ask = request(
         r, f"{key}/amended", r.defender_role, (*after, question), worst, fmt, shared, continues=replies[0].key

@@ -42,9 +42,11 @@ class Review:
     body: the text after the front matter. front: the bytes before it as they stand after the flip, as text.
     context: (name, text) of companions, impl-spec and resolved soft links. carried: claims that are in the round
     before it starts (carry-forward, human). scores: the defender's model can measure choices.
+    free_text: the models may write any text, see schemas.Bounds.
     floor, margin: probabilities, see `defender.verdict_of`. deadline_s: per request. templates: of prompts, by name.
     tasks: a brain's own task texts (reviewer, defender, synthesizer) in the place of our templates'.
     file_templates: of files, by file name. engine_note: a line for defender.md.
+    given, verdicts: tryouts and verdicts that people wrote; own_defender: the latter in a defender.md, which stays.
     windows: what of the body one prompt shows; none: all of it. differences, quotable: of a delta review, what changed
     and what may be quoted.
     """
@@ -63,9 +65,13 @@ class Review:
     context: tuple[tuple[str, str], ...] = ()
     carried: tuple[Claim, ...] = ()
     windows: tuple[Span, ...] = ()
+    given: tuple[Tryout, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
+    own_defender: bool = False
     differences: str = ""
     quotable: tuple[Span, ...] | None = None
     max_claims: int = 4
+    free_text: bool = False
     min_reviewers: int = 1
     defender_role: str = "default"
     synthesizer_role: str = "default"

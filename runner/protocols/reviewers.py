@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from runner import claims as claims_of
 from runner import guard, prompts, render, schemas
-from runner.errors import Incomplete
+from runner.errors import Incomplete, Refused
 from runner.protocols.flow import ask_as, failure, family
 from runner.protocols.review import Prompt, Review, pass_of, request, tidy
 from runner.values import Claim, Flow, Join, Message, Publish, Reply, Request, Segment, Tryout
@@ -43,7 +43,13 @@ class Reviewed:
 
 
 def reviewer(r: Review, shown: Sequence[Prompt], turn: int, tries: int) -> Flow:
-    """The sub-flow of one reviewer: its tryout is written as soon as all its windows are read."""
+    """The sub-flow of one reviewer: its tryout is written as soon as all its windows are read.
+
+    One that a person wrote is taken as it is, and stays as it is.
+    """
+    by_hand = from_hand(r, turn)
+    if by_hand is not None:
+        return by_hand
     flows = tuple(_part(r, prompt, turn, tries) for prompt in shown)
     parts = ((yield from flows[0]),) if len(flows) == 1 else (yield Join(flows))
     tryout = _whole(r, turn, parts)
@@ -56,18 +62,40 @@ def _part(r: Review, prompt: Prompt, turn: int, tries: int) -> Flow:
     near = (len(r.body[: prompt.window[0]].encode()), len(r.body[: prompt.window[1]].encode()))
 
     def parse(text: str) -> Tryout:
-        reply = schemas.ReviewerReply.model_validate_json(text)
-        made = [_claim(c, who.name) for c in reply.claims]
-        return Tryout(
-            persona=who.name,
-            status="done",
-            observations=tuple(tidy(o) for o in reply.observations),
-            claims=tuple(claims_of.anchor(c, body, r.first_body_line, near) for c in made),
-            open_questions=tuple(tidy(q) for q in reply.open_questions),
-        )
+        said = _tryout(schemas.ReviewerReply.model_validate_json(text), who.name)
+        return replace(said, claims=tuple(claims_of.anchor(c, body, r.first_body_line, near) for c in said.claims))
 
     said, reply = yield from ask_as(reviewer_request(r, prompt, turn), parse, tries)
     return Part(turn, r.shown.index(prompt.window), said, reply)
+
+
+def from_hand(r: Review, turn: int) -> Reviewed | None:
+    """The tryout that a person wrote for this reviewer, its claims anchored."""
+    name, body = r.reviewers[turn].name, r.body.encode()
+    found = next((t for t in r.given if t.persona == name), None)
+    if found is None:
+        return None
+    said = replace(found, claims=tuple(claims_of.anchor(c, body, r.first_body_line) for c in found.claims))
+    return Reviewed(said, (Part(turn, 0, said, Reply(f"reviewer/{name}", "", "stop")),))
+
+
+def tryout_of(text: str, persona: str, path: str) -> Tryout:
+    """A tryout from a reply's JSON, of another tool. Refused when it does not fit the schema."""
+    try:
+        return _tryout(schemas.ReviewerReply.model_validate_json(text), persona)
+    except ValueError:
+        hint = "observations, claims {quote, kind, problem, severity, action, replacement}, open_questions"
+        raise Refused("this is not a reviewer's reply", path=path, hint=hint) from None
+
+
+def _tryout(reply: schemas.ReviewerReply, persona: str) -> Tryout:
+    return Tryout(
+        persona=persona,
+        status="done",
+        observations=tuple(tidy(o) for o in reply.observations),
+        claims=tuple(_claim(c, persona) for c in reply.claims),
+        open_questions=tuple(tidy(q) for q in reply.open_questions),
+    )
 
 
 def _whole(r: Review, turn: int, parts: Sequence[Part]) -> Tryout:
@@ -92,7 +120,8 @@ def reviewer_request(r: Review, prompt: Prompt | None, turn: int) -> Request:
     prompt = prompt or Prompt(r, r.shown[0])
     who = r.reviewers[turn]
     fmt, worst = schemas.format_of(
-        schemas.ReviewerReply, schemas.Bounds(runs=schemas.runs_of(prompt.passages, r.max_claims, turn))
+        schemas.ReviewerReply,
+        schemas.Bounds(runs=schemas.runs_of(prompt.passages, r.max_claims, turn), free=r.free_text),
     )
     key = f"reviewer/{who.name}" + ("" if len(r.shown) == 1 else f"/w{r.shown.index(prompt.window) + 1}")
     lead, rest = _task(r, turn)

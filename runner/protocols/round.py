@@ -31,12 +31,16 @@ def review(r: Review, passes: int = 1) -> Generator[Ask | Publish | Join, Any, R
     shown, tries = tuple(Prompt(r, window) for window in r.shown), 2 * passes
     flows = [reviewers.reviewer(r, shown, i, tries) for i in range(len(r.reviewers))]
     # The defender's priors need nothing of the reviewers, so they are measured beside them.
-    measured = defender.prior(r, shown[0], tries) if r.scores else _no_prior()
+    measured = defender.prior(r, shown[0], tries) if r.scores and not r.verdicts else _no_prior()
     *reviewed, (prior, no_prior) = yield Join((*flows, measured))
     reviewers.enough(r, reviewed)
     claims, groups = reviewers.gather(r, reviewed)
     priors = defender.MeasuredPriors.of(prior, no_prior)
-    judged = _in_order(claims, (yield from defender.defend(r, shown, groups, priors, tries)))
+    if r.verdicts:
+        judged = tuple(Judged(v, (), ()) for v in r.verdicts)
+    else:
+        judged = yield from defender.defend(r, shown, groups, priors, tries)
+    judged = _in_order(claims, judged)
     verdicts = tuple(j.verdict for j in judged)
     unjudged = tuple(k for j in judged for k in j.out_of_tries)
     if claims and all(v.cause == "engine" for v in verdicts):
@@ -49,7 +53,8 @@ def review(r: Review, passes: int = 1) -> Generator[Ask | Publish | Join, Any, R
     news = [p.in_pass for x in reviewed for p in x.parts if p.said is not None]
     in_pass = max((*news, *(j.in_pass for j in judged if j.verdict.cause != "engine")), default=1)
     synthesis, extra, failed = yield from synthesizer.synthesize(r, shown[0], claims, judged, in_pass, tries)
-    parts = [p for x in reviewed for p in x.parts]
+    by_hand = {t.persona for t in r.given}
+    parts = [p for x in reviewed if x.tryout.persona not in by_hand for p in x.parts]
     lost = [p for p in parts if p.said is None]
     result = Result(
         tryouts=tuple(x.tryout for x in reviewed),
@@ -101,7 +106,7 @@ def outcome(r: Review, result: Result) -> tuple[Document, ...]:
     revisit = result.synthesis.revisit if result.synthesis else ()
     patches, issues = (r.file_templates[f"{name}.md"] for name in ("proposed-patches", "open-issues"))
     return (
-        render.defender(claims, verdicts, r.about, result.diagnostics, r.engine_note),
+        *([] if r.own_defender else [render.defender(claims, verdicts, r.about, result.diagnostics, r.engine_note)]),
         *([render.synthesizer(result.synthesis, claims, r.about)] if result.synthesis else []),
         render.proposed_patches(claims, verdicts, result.patches, r.about, patches),
         render.open_issues(claims, verdicts, revisit, r.about, issues),

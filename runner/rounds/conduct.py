@@ -21,11 +21,13 @@ from runner.errors import Incomplete, Integrity, Refused
 from runner.journal import Journal
 from runner.protocols.round import Result, review
 from runner.rounds import inputs as stored
-from runner.rounds import record, seed
+from runner.rounds import record, scaffold, seed
 from runner.rounds.folder import FAKE, IGNORED, Files, Round, sha256, sweep
 from runner.rounds.inputs import Inputs
 from runner.rounds.plan import Plan, check_no_round, check_status
 from runner.values import Ask, Join, Publish
+
+NO_ENGINE = "none"  # the engine's name in scaffold mode
 
 Steps = Generator[Ask | Publish | Join, Any, "Opened"]
 
@@ -141,6 +143,8 @@ def _conduct(place: Round, inputs: Inputs, artifact: Artifact, journal: Journal,
         passes += 1
         journal.note(flow, {"pass": passes})
     _briefs(place, inputs, files)
+    if inputs.scaffold:
+        inputs = _scaffolded(place, inputs, journal, files)
     try:
         result = yield from review(inputs.review, passes)
     except Incomplete as error:
@@ -157,6 +161,21 @@ def _conduct(place: Round, inputs: Inputs, artifact: Artifact, journal: Journal,
         store.remove(place.history / seed.NAME)  # one that was edited meanwhile waits for the next round
     flip(inputs, artifact)
     return Opened(place, inputs, result, names)
+
+
+def _scaffolded(place: Round, inputs: Inputs, journal: Journal, files: Files) -> Inputs:
+    """Take what people wrote, keep it with the inputs, and stop here while there is no engine and something is missing.
+
+    Once the defender was asked, what was taken stands: its prompts were made of it.
+    """
+    if not any(key.startswith("defender/") for key in journal.replies(place.flow)):
+        by_hand = inputs.engine == NO_ENGINE
+        inputs = replace(inputs, review=scaffold.take(place, inputs.review, by_hand))
+        stored.save(place.run, inputs)
+    if inputs.engine == NO_ENGINE:
+        scaffold.open_prompts(place, inputs.review, files)
+        scaffold.check(place, inputs.review, files)
+    return inputs
 
 
 def _briefs(place: Round, inputs: Inputs, files: Files) -> None:

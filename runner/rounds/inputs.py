@@ -13,7 +13,7 @@ from runner.brain.root import shown
 from runner.errors import Integrity
 from runner.protocols.round import Review, Reviewer
 from runner.render import About
-from runner.values import Claim, Sampling
+from runner.values import Claim, Sampling, Tryout, Verdict
 
 NAME = "inputs/inputs.json"
 
@@ -26,6 +26,7 @@ class Inputs:
     and of its body. seed: next-round-seed.md's text, consumed by this round. index_template: of the brain, or None.
     models: role -> what the record says of its model. warnings, notes: found while preparing, for the transcript;
     warnings are shown to the user as well. baseline: of a delta review, the text it is measured against.
+    scaffold: opened without an engine, so people write tryouts. profile, model: as named when it was opened.
     """
 
     version: str
@@ -50,6 +51,9 @@ class Inputs:
     fake: bool
     warnings: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    scaffold: bool = False
+    profile: str | None = None
+    model: str | None = None
 
 
 def save(run: Path, inputs: Inputs) -> None:
@@ -93,7 +97,14 @@ def _review(data: dict[str, Any]) -> Review:
                 "windows": tuple((int(a), int(b)) for a, b in data["windows"]),
                 "quotable": quotable if quotable is None else tuple((int(a), int(b)) for a, b in quotable),
                 "carried": tuple(Claim.from_json(c) for c in data["carried"]),
+                "given": tuple(_tryout(t) for t in data["given"]),
+                "verdicts": tuple(Verdict.from_json(v) for v in data["verdicts"]),
                 "sampling": Sampling(**data["sampling"]),
             }
         )
     )
+
+
+def _tryout(data: dict[str, Any]) -> Tryout:
+    tuples = {k: tuple(data[k]) for k in ("observations", "open_questions")}
+    return Tryout(**(data | tuples | {"claims": tuple(Claim.from_json(c) for c in data["claims"])}))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from runner import claims, store
@@ -22,8 +23,10 @@ from runner.values import Claim, Patch, Verdict
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A patch with what it is about. state: open, applied, by hand. diff: against the file as it stands; empty unless
-    the patch is open and the body is one that we know."""
+    """A patch with what it is about. state: open, applied, superseded (it overlaps an applied one), by hand.
+
+    diff: against the file as it stands; empty unless the patch is open and the body is one that we know.
+    """
 
     patch: Patch
     claim: Claim
@@ -49,18 +52,30 @@ def show(place: Round, artifact: Artifact) -> tuple[Shown, ...]:
     )
 
 
-def known_body(place: Round, artifact: Artifact) -> tuple[bool, tuple[str, ...], tuple[str, ...]]:
-    """For close: (is the body one that we know, ids applied, ids of patches that could be applied)."""
+def doubts(place: Round, artifact: Artifact, status: str) -> list[str]:
+    """For close: what speaks against this patches_status, as far as the file shows."""
     s = _state(place, artifact)
-    return s.known, s.applied, tuple(p.id for p in s.patches if not p.by_hand)
+    untouched = s.known and not s.applied
+    left = [p.id for p in s.patches if _word(s, p) == "open"] if s.known else []
+    if status == "applied" and s.patches and untouched:
+        return ["patches are said to be applied, but the body is as it was reviewed"]
+    if status == "applied" and left:
+        return [f"patches are said to be applied, but these are not: {', '.join(left)}"]
+    if status == "partial" and untouched:
+        return ["patches are said to be partly applied, but the body is as it was reviewed"]
+    if status == "rejected" and not untouched:
+        return ["patches are said to be rejected, but the body has changed since the review"]
+    return []
 
 
 def _word(s: _State, p: Patch) -> str:
     """The same edit under two ids is one edit: with one applied, so is the other."""
     if p.by_hand:
         return "by hand"
-    done = {_edit(d) for d in s.patches if d.id in s.applied}
-    return "applied" if _edit(p) in done else "open"
+    done = [d for d in s.patches if d.id in s.applied]
+    if any(_edit(p) == _edit(d) for d in done):
+        return "applied"
+    return "superseded" if any(claims.overlap(p, d) for d in done) else "open"
 
 
 def _edit(p: Patch) -> tuple[int | None, int | None, str]:
@@ -87,10 +102,12 @@ def apply(place: Round, artifact: Artifact, wanted: Sequence[str]) -> tuple[str,
                 hint="apply what you accept by hand, from proposed-patches.md",
             )  # fmt: skip
         chosen = [p for p in s.patches if p.id in ids]
-        _check_applied_overlaps(s, chosen)
         body = claims.apply(artifact.body, [_shifted(p, s) for p in chosen])
+        path = _log(place)
+        if path.exists() and path.stat().st_size != (whole := len(_whole(path))):
+            store.cut(path, whole)
         line = {"patches": ids, "sha256": sha256(body)}
-        store.append(_log(place), (json.dumps(line) + "\n").encode())
+        store.append(path, (json.dumps(line) + "\n").encode())
         store.write_atomic(artifact.path, artifact.raw[: artifact.front.body_start] + body)
     return tuple(ids)
 
@@ -106,16 +123,10 @@ def _chosen(s: _State, wanted: Sequence[str], place: Round) -> list[str]:
         if words.get(i) != "open":
             listed = ", ".join(k for k, word in words.items() if word == "open") or "none"
             what = f"{i} is {words[i]}" if i in words else f"there is no {i}"
+            if words.get(i) == "superseded":
+                what = f"{i} overlaps a patch that is applied"
             raise Refused(what, path=shown(place.folder), hint=f"open patches: {listed}")
     return list(dict.fromkeys(wanted))
-
-
-def _check_applied_overlaps(s: _State, chosen: Sequence[Patch]) -> None:
-    done = [p for p in s.patches if p.id in s.applied]
-    for p in chosen:
-        for d in done:
-            if claims.overlap(p, d):
-                raise Refused(f"{p.id} overlaps {d.id}, which is applied", hint="apply it by hand")
 
 
 def _shifted(p: Patch, s: _State) -> Patch:
@@ -131,7 +142,7 @@ def _shifted(p: Patch, s: _State) -> Patch:
 # ---- what was applied ----------------------------------------------------------------------------------------------
 
 
-def _log(place: Round) -> Any:
+def _log(place: Round) -> Path:
     return place.run / "applied.jsonl"
 
 
@@ -158,12 +169,18 @@ def _state(place: Round, artifact: Artifact) -> _State:
     )
 
 
+def _whole(path: Path) -> bytes:
+    """Without a last line that a kill tore: nothing was applied for it."""
+    raw = read_bytes(path)
+    return raw[: raw.rfind(b"\n") + 1]
+
+
 def _lines(place: Round) -> list[dict[str, Any]]:
     path = _log(place)
     if kind(path) == "missing":
         return []
     found = []
-    for number, text in enumerate(read_bytes(path).splitlines(), 1):
+    for number, text in enumerate(_whole(path).splitlines(), 1):
         try:
             line = json.loads(text)
             found.append({"patches": [str(i) for i in line["patches"]], "sha256": str(line["sha256"])})

@@ -46,6 +46,8 @@ class Options:
 class Setup:
     """What the run brings: the profile's settings, our templates, the model's facts. See protocol Review and Inputs.
 
+    engine: its identity; `none` in scaffold mode. profile, model: as the user named them.
+
     roles: of the profile, a persona's own, `reviewers`, `defender`, `synthesizer`, else `default`.
     context_tokens: the most a prompt and its reply may take together.
     """
@@ -56,6 +58,7 @@ class Setup:
     files: Mapping[str, str]
     charters: Path
     max_claims: int
+    free_text: bool
     sampling: Sampling
     margin: float
     floor: float
@@ -65,6 +68,8 @@ class Setup:
     engine: str
     scores: bool
     fake: bool
+    profile: str | None
+    model: str | None
     tokenizer: Tokenizer | None
     context_tokens: int
 
@@ -130,6 +135,9 @@ def plan(artifact: Artifact, options: Options, setup: Setup) -> Plan:
         fake=setup.fake,
         warnings=(*warnings, *own.warnings, *context_warnings, *fit_warnings),
         notes=(clean,) if clean else (),
+        scaffold=setup.engine == "none",
+        profile=setup.profile,
+        model=setup.model,
     )
     return Plan(artifact, folder, inputs, tokens)
 
@@ -248,6 +256,7 @@ def _review(
         differences=mode.changed.differences if mode.changed else "",
         quotable=mode.changed.quotable if mode.changed else None,
         max_claims=setup.max_claims,
+        free_text=setup.free_text,
         min_reviewers=len(people) if options.min_reviewers is None else min(options.min_reviewers, len(people)),
         defender_role=_role(roles, "defender"),
         synthesizer_role=_role(roles, "synthesizer"),

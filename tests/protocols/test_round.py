@@ -21,7 +21,6 @@ from hypothesis import strategies as st
 from runner import guard, prompts, render
 from runner.engines.fake import answer
 from runner.errors import EXIT_INCOMPLETE, Incomplete
-from runner.protocols import round as protocol
 from runner.protocols.defender import UNIFORM, verdict_of
 from runner.protocols.review import tidy as tidied
 from runner.protocols.round import Result, Review, Reviewer, review, reviewer_request
