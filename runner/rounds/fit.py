@@ -92,24 +92,25 @@ def shortened(
         short = _cut(text, budget // (len(texts) - i), tokenizer)
         if short != text:
             notes.append(f"{name}: only the first {len(short.encode())} of {len(text.encode())} bytes were shown")
-        budget -= _tokens(short, tokenizer)
+        budget -= tokens_of(short, tokenizer)
         kept.append((name, short))
     return kept, notes
 
 
-def _tokens(text: str, tokenizer: Tokenizer | None) -> int:
+def tokens_of(text: str, tokenizer: Tokenizer | None) -> int:
+    """Tokens of a text; a quarter of its bytes where they cannot be counted."""
     return len(text.encode()) // 4 if tokenizer is None else tokenizer.count_text(text)
 
 
 def _cut(text: str, budget: int, tokenizer: Tokenizer | None) -> str:
     """As many whole lines from the beginning as fit."""
-    if _tokens(text, tokenizer) <= budget:
+    if tokens_of(text, tokenizer) <= budget:
         return text
     lines = text.splitlines(keepends=True)
     low, high = 0, len(lines)
     while low < high:
         middle = (low + high + 1) // 2
-        if _tokens("".join(lines[:middle]), tokenizer) <= budget:
+        if tokens_of("".join(lines[:middle]), tokenizer) <= budget:
             low = middle
         else:
             high = middle - 1

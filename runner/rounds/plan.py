@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 from runner import claims, guard, render
 from runner.brain import front_matter, history, personas, worktree
 from runner.brain.artifact import Artifact
+from runner.brain.context import materialize
 from runner.brain.root import kind, shown
 from runner.errors import Refused
 from runner.protocols import round as protocol
 from runner.rounds import baseline, seed, templates
-from runner.rounds.fit import fit, shortened
+from runner.rounds.fit import CONTEXT_CEILING, fit, shortened, tokens_of
 from runner.rounds.inputs import Inputs
 from runner.values import Claim, Sampling
 
@@ -110,6 +111,9 @@ def plan(artifact: Artifact, options: Options, setup: Setup) -> Plan:
     seed_text = seed.read(folder)
     texts = [*artifact.companions, *([artifact.impl_spec] if artifact.impl_spec else [])]
     context, context_warnings = shortened(texts, setup.tokenizer, setup.context_tokens)
+    linked, link_warnings = _linked(artifact, setup)
+    context += linked
+    context_warnings += link_warnings
     review = _review(artifact, options, setup, chosen, number, flipped, own, seed_text, folder, mode, context)
     review, fit_warnings, tokens = fit(review, setup.tokenizer, setup.context_tokens)
     inputs = Inputs(
@@ -268,6 +272,20 @@ def _review(
         deadline_s=setup.deadline_s,
         engine_note=f"Engine: {setup.engine}.",
     )
+
+
+def _linked(artifact: Artifact, setup: Setup) -> tuple[list[tuple[str, str]], list[str]]:
+    """Step 8: the artifact's soft links of roles spec and prior-decision, fenced and trimmed to their own budget."""
+    ceiling = min(CONTEXT_CEILING, setup.context_tokens // 4)
+
+    def count(text: str) -> int:
+        return tokens_of(text, setup.tokenizer)
+
+    found = materialize(artifact, "reviewer", ("spec", "prior-decision"), ceiling, count, setup.opened_at)
+    if not found.links:
+        return [], []
+    lost = [f"soft link {k.uri}: {k.reason}" for k in found.links if k.status == "unresolved"]
+    return [("linked documents", found.text)], [*found.warnings, *lost]
 
 
 def _role(roles: Mapping[str, str], *names: str) -> str:

@@ -94,8 +94,8 @@ def test_dry_run(project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
     out, err = capsys.readouterr()
     first, last = out.splitlines()
     assert first.startswith(
-        "/tree/auth/session-store.md (prior-decision): resolved; first section and headings "
-        "-> tree/auth/session-store.md, budget: first section and headings, about "
+        "/tree/auth/session-store.md (prior-decision) -> tree/auth/session-store.md, "
+        "budget: first section and headings, about "
     )
     assert last.endswith("ceiling 2000; would write project-brain/tree/auth/.context/20260501T100000Z. "
                          "Dry run: nothing was written.")  # fmt: skip
