@@ -47,8 +47,8 @@ test: setup
 	@$(BIN)/python -m pytest
 
 lint: setup
-	@$(BIN)/ruff check runner tests
-	@$(BIN)/ruff format --check runner tests
+	@$(BIN)/ruff check runner tests tools
+	@$(BIN)/ruff format --check runner tests tools
 	@$(BIN)/mypy runner
 
 clean:
