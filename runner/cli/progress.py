@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from runner.engines.base import Progress
 
 
+_READING = "reading the document"
+
+
 def stage_of(key: str) -> str:
     """reviewers, defender or synthesizer."""
     return {"reviewer": "reviewers"}.get(key.split("/")[0], key.split("/")[0])
@@ -51,6 +54,7 @@ class Watch:
             )
             self._bars = Bars(*columns, console=Console(stderr=True), transient=True)
             self._bars.start()
+            self._draw(self._bars, time.monotonic())
         return self
 
     def __exit__(
@@ -87,7 +91,14 @@ class Watch:
             self._bars.update(self._tasks[p.key], completed=p.expected, note=f"{p.tokens_out} tokens, done")
 
     def _draw(self, bars: Bars, now: float) -> None:
-        """A bar per reviewer; one for all that the defender is asked, one for the synthesizer."""
+        """A bar per reviewer; one for all that the defender is asked, one for the synthesizer.
+
+        Until the first request runs, what all share is being computed: the document is read.
+        """
+        if not self._tasks:
+            self._tasks[_READING] = bars.add_task(_READING, total=None, note="")
+        if self._running and _READING in self._tasks:
+            bars.update(self._tasks[_READING], total=1, completed=1, note="done")
         for p in self._running.values():
             name = p.key if p.key.startswith("reviewer/") else stage_of(p.key)
             if name not in self._tasks:
