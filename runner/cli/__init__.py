@@ -13,7 +13,7 @@ from typing import Any
 import typer
 
 from runner import __version__
-from runner.cli import bench, closing, context, doctor, models, opening, patches
+from runner.cli import bench, closing, context, doctor, models, opening, patches, verify
 from runner.cli import run as running
 from runner.errors import RunnerError
 
@@ -48,6 +48,7 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "close": closing.close,
     "status": closing.status,
     "context": context.context,
+    "verify": verify.verify,
     "doctor": doctor.doctor,
     "bench": bench.bench,
 }
