@@ -109,8 +109,7 @@ _CAMEL = rf"({_UPPER}{{1,3}}{_LOWER}*)?"
 _PART = rf"({_LOWER}+{_CAMEL}|{_UPPER}{{1,4}}{_LOWER}*{_CAMEL}[0-9]?)"
 _WORD = rf"{_PART}([-\/'’]({_PART}|[0-9]))?['’]?"
 _COUNT = r"[(€$]?[0-9]{1,4}([.,:][0-9]{1,3})?[%%a-z]{0,4}[)]?"
-_CODE, _BOLD = r"`[A-Za-z0-9_.\/-]+( [A-Za-z0-9_.\/-]+)*`", rf"\*\*{_UPPER}{_LOWER}*( {_WORD}){{0,3}}[.:]?\*\*"
-_SAID = rf'\\"{_WORD}( {_WORD})*\\"'
+_CODE = r"`[A-Za-z0-9_.\/-]+( [A-Za-z0-9_.\/-]+)*`"
 # A text that begins in another script may hold Latin words; the reverse is a model that has lost its way.
 _OTHER = (
     r"[\x{181}-\x{24f}\x{370}-\x{1dff}\x{2d00}-\x{2dff}\x{3040}-\x{d7ff}]"
@@ -129,8 +128,8 @@ def _sentences(marked: str, counts: int, ends: tuple[str, str]) -> str:
 # `%(n)d` is the most characters; it is filled in where the length is known.
 _WHOLE, _CUT = _sentences("", 1, ("[.?!]", "[.?!。？！]")), _sentences("", 1, ("", ""))
 _PROSE = rf"/{_WHOLE}/ & /(?s:.{{16,%(n)d}})/ | /{_CUT}/ & /(?s:.{{%(n)d}})/"
-# A rewrite may hold code, bold words and a quoted phrase as well; or it is a row of a table. It is never cut.
-_EDIT, _TABLE = _sentences(f"|{_CODE}|{_BOLD}|{_SAID}", 2, ("[.?!:]", "[.?!:。？！：]")), r"\|[^\"\\\x00-\x1f\x7f{}]*\|"
+# A rewrite may hold code as well; or it is a row of a table. It is never cut.
+_EDIT, _TABLE = _sentences(f"|{_CODE}", 2, ("[.?!:]", "[.?!:。？！：]")), r"\|[^\"\\\x00-\x1f\x7f{}]*\|"
 _REWRITE = rf"/({_EDIT}|{_TABLE})/ & /(?s:.{{12,%(n)d}})/"
 
 # A larger model needs no such rails: any text on one line, and in a rewrite line breaks too.
