@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -159,12 +160,18 @@ def _impl_spec(root: Path, directory: Path, reference: str | None) -> tuple[str,
     if not reference:
         return None
     named = [root / reference.lstrip("/"), directory / reference]
-    by_id = [directory / "impl-spec.md", *sorted((root / "tree").rglob("impl-spec.md"))]
-    found = [path for path in named if kind(path) == "file"] or [path for path in by_id if _has_id(path, reference)]
-    if not found:
+    found = next((path for path in named if kind(path) == "file"), None)
+    found = found or next((path for path in _impl_specs(root, directory) if _has_id(path, reference)), None)
+    if found is None:
         return None
-    path = contained(root, found[0])
+    path = contained(root, found)
     return path.relative_to(root).as_posix(), _text(path)
+
+
+def _impl_specs(root: Path, directory: Path) -> Iterator[Path]:
+    """The leaf's own, then those of the whole tree, which is walked only when it comes to that."""
+    yield directory / "impl-spec.md"
+    yield from sorted((root / "tree").rglob("impl-spec.md"))
 
 
 def _has_id(path: Path, name: str) -> bool:

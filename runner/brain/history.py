@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -144,7 +145,7 @@ def _first_folder(artifact: Artifact) -> Path:
     for folder in (suffixed, named):
         if folder is not None and kind(folder) == "folder":  # the validator looks here first, even when it is empty
             return folder
-    if (_is_folder_leaf(artifact) or not _siblings(artifact)) and not _round_entries(shared):
+    if not _round_entries(shared) and (_is_folder_leaf(artifact) or next(_siblings(artifact), None) is None):
         return shared
     if named is None:
         hint = f"give the leaf another name, or a folder of its own: {artifact.slug}/{artifact.slug}.md"
@@ -154,7 +155,7 @@ def _first_folder(artifact: Artifact) -> Path:
 
 def _owner(artifact: Artifact, shared: Path) -> _Owner:
     """Whose rounds lie in `debate/`: told by source_debate and by the rounds' own records, else by being alone."""
-    siblings = _siblings(artifact)
+    siblings = list(_siblings(artifact))
     recorded = _recorded(shared)
     mine = artifact.relative in recorded or _points_into(artifact.root, artifact.path, artifact.front, shared)
     theirs = any(
@@ -178,9 +179,9 @@ def _is_folder_leaf(artifact: Artifact) -> bool:
     return artifact.directory.name == artifact.slug
 
 
-def _siblings(artifact: Artifact) -> list[Path]:
-    """The other leaves of the leaf's folder."""
-    return [path for path in entries(artifact.directory) if path != artifact.path and is_leaf(path)]
+def _siblings(artifact: Artifact) -> Iterator[Path]:
+    """The other leaves of the leaf's folder; each is read to see that it is one, so no more are taken than needed."""
+    return (path for path in entries(artifact.directory) if path != artifact.path and is_leaf(path))
 
 
 def _round_entries(folder: Path) -> list[str]:

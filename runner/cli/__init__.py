@@ -13,9 +13,9 @@ from typing import Any
 import typer
 
 from runner import __version__
-from runner.cli import bench, closing, context, doctor, models, opening, patches, verify
+from runner.cli import bench, closing, common, context, doctor, models, opening, patches, verify
 from runner.cli import run as running
-from runner.errors import RunnerError
+from runner.errors import Refused, RunnerError
 
 app = typer.Typer(
     help="Offline multi-agent review of markdown decisions on a local model.",
@@ -109,12 +109,24 @@ def _stopped(how: str, code: int) -> int:
 
 
 def _failed(error: RunnerError, as_json: bool) -> int:
+    error.hint = error.hint or _next_step(error)
     if as_json:
         found: dict[str, Any] = {"schema": "error/1", "ok": False, "error": error_json(error)}
         print(json.dumps(found, ensure_ascii=False))  # noqa: T201
     else:
-        print(f"debate: {error}", file=sys.stderr)  # noqa: T201
+        what, _, hint = str(error).rpartition("\nhint: ")
+        common.warn(f"debate: {what}")
+        common.warn(f"hint: {hint}")
     return error.exit_code
+
+
+def _next_step(error: RunnerError) -> str:
+    """What to do about an error that does not say so itself."""
+    if error.path is None and isinstance(error, Refused):
+        return "only what lies in the brain is read: name a leaf or a thread of it"
+    if error.path is None:
+        return "debate --help, or debate COMMAND --help, shows what can be given"
+    return f"change {'this' if error.line is None else 'that line'}, then run the command again"
 
 
 def error_json(error: RunnerError) -> dict[str, Any]:

@@ -61,6 +61,7 @@ def _close(artifact: Artifact, args: CloseArgs, notes: dict[str, object]) -> int
         closing.check(artifact, "applied")  # before anything is asked
         status = questions.patches_status()
     place = closing.check(artifact, status)
+    closing.check_revisit(place, args.revisit)
     if args.dry_run:
         return planning.show_close(place, artifact, str(status))
     _confirm(place, artifact, str(status), args)
@@ -117,14 +118,14 @@ def _abort(artifact: Artifact, as_json: bool) -> int:
     from runner.rounds import abort as aborting
     from runner.rounds import close as closing
 
-    place, state = closing.current(artifact)
+    place, state = aborting.finish(artifact), "none"
     moved: tuple[str, ...] = ()
+    if place is None:
+        place, state = closing.current(artifact)
+        moved = () if state == "closing" else aborting.abort(place, artifact, state)
     if state == "closing":
         closing.undo(place, artifact)
-        what = "close of " + place.name
-    else:
-        moved = aborting.abort(place, artifact, state)
-        what = place.name
+    what = f"close of {place.name}" if state == "closing" else place.name
     if as_json:
         out_json({"schema": "abort/1", "ok": True, "aborted": what, "moved": list(moved)})
         return EXIT_DONE
@@ -164,7 +165,8 @@ def status(
             "next": steps[found.state],
         })  # fmt: skip
         return EXIT_DONE
-    out(f"{artifact.root.name}/{artifact.relative}: {artifact.scope}, {artifact.status or 'no status'}")
+    about = f"{artifact.root.name}/{artifact.relative}: {artifact.scope}, {artifact.status or 'no status'}"
+    out(common.one_line(about))
     out(f"  round  {name or 'none yet'}" + (f" ({found.state})" if name else ""))
     out(f"  next   {steps[found.state]}")
     return EXIT_DONE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -52,7 +53,14 @@ def out(line: str = "") -> None:
 
 
 def warn(line: str) -> None:
-    print(line, file=sys.stderr)  # noqa: T201
+    print(one_line(line), file=sys.stderr)  # noqa: T201
+
+
+def one_line(text: str) -> str:
+    """Our words with foreign ones among them: never a second line, nothing that a terminal or a CI job would obey."""
+    from runner.render import visible
+
+    return visible(re.sub(r"\r?\n", " ", text))
 
 
 def out_json(data: Mapping[str, Any]) -> None:

@@ -174,6 +174,8 @@ def report_opened(opened: Opened, artifact: Artifact, times: dict[str, float], a
     """Print what `open` or `resume` came to; 4 when part of it is missing."""
     from runner.cli import report
 
+    if not opened.result.patches:
+        warn(f"warning: {report.NO_PATCHES}")
     if as_json:
         common.out_json(report.opened_json(opened, artifact, times))
     else:
@@ -182,7 +184,7 @@ def report_opened(opened: Opened, artifact: Artifact, times: dict[str, float], a
         if word != "terse":
             lines = report.opened_normal(opened, artifact, times, sys.stdout.isatty())
         if word == "verbose":
-            lines[-1:] = [*report.opened_verbose(opened), "", "Done."]
+            lines[-1:] = [*report.opened_verbose(opened, artifact), "", "Done."]
         for line in lines:
             out(line)
     if opened.result.exhausted:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runner.cli.common import out
+from runner.cli.common import one_line, out
 from runner.errors import EXIT_DONE, Refused
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def show_open(artifact: Artifact, options: Options, settings: Settings) -> int:
         artifact, f"debate({artifact.slug}): {name} open — scope={artifact.scope} {who}, <verdict summary>"
     )
     for line in dry.open_lines(planned, facts, commit, bool(planned.tokens)):
-        out(line)
+        out(one_line(line))
     return EXIT_DONE
 
 
@@ -42,7 +42,7 @@ def show_close(place: Round, artifact: Artifact, status: str) -> int:
     facts = [*_registry(), *_verified(artifact)]
     commit = report.commit(artifact, f"debate({artifact.slug}): {place.name} close — scope={artifact.scope} {status}")
     for line in dry.close_lines(place, artifact, status, facts, commit):
-        out(line)
+        out(one_line(line))
     return EXIT_DONE
 
 

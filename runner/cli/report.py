@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from runner.rounds.close import Closed
     from runner.rounds.conduct import Opened
 
+NO_PATCHES = "proposed-patches.md is empty: no claim was conceded"
 VERBOSITIES = ("terse", "normal", "verbose")
 APPLY = (
     "Review proposed-patches.md and apply what you accept in a separate commit, "
@@ -84,6 +85,7 @@ def opened_normal(opened: Opened, artifact: Artifact, times: dict[str, float], t
         f"  patches        {patches['P']} that apply, {patches['H']} by hand",
         f"                 {place(folder / 'proposed-patches.md', tty)}",
         f"  open issues    {place(folder / 'open-issues.md', tty)}",
+        f"  files          {', '.join(opened.files)}",
     ]
     if times:
         lines.append("  time           " + ", ".join(f"{what} {s:.1f} s" for what, s in times.items()))
@@ -93,9 +95,13 @@ def opened_normal(opened: Opened, artifact: Artifact, times: dict[str, float], t
     return [*lines, "", APPLY, "", "Suggested commit:", f"  {open_commit(opened, artifact)}", "", "Done."]
 
 
-def opened_verbose(opened: Opened) -> list[str]:
-    """Every file and every call."""
-    lines = ["", "Files:", *(f"  {opened.place.name}/{f}" for f in opened.files), "", "Calls:"]
+def opened_verbose(opened: Opened, artifact: Artifact) -> list[str]:
+    """The templates that the brain does not have, and every call."""
+    from runner.rounds import templates
+
+    ours = [f"  {templates.FOLDER}/{name}" for name in templates.missing(artifact.root)]
+    lines = ["", "Templates of ours in the place of:", *ours] if ours else []
+    lines += ["", "Calls:"]
     for r in opened.result.replies:
         lines.append(
             f"  {r.key}: {r.finish}, {r.tokens_in} tokens in ({r.tokens_cached} shared), {r.tokens_out} out "

@@ -52,7 +52,7 @@ def review(r: Review, passes: int = 1) -> Generator[Ask | Publish | Join, Any, R
         )
     news = [p.in_pass for x in reviewed for p in x.parts if p.said is not None]
     in_pass = max((*news, *(j.in_pass for j in judged if j.verdict.cause != "engine")), default=1)
-    synthesis, extra, failed = yield from synthesizer.synthesize(r, shown[0], claims, judged, in_pass, tries)
+    synthesis, extra, failed, notes = yield from synthesizer.synthesize(r, shown[0], claims, judged, in_pass, tries)
     by_hand = {t.persona for t in r.given}
     parts = [p for x in reviewed if x.tryout.persona not in by_hand for p in x.parts]
     lost = [p for p in parts if p.said is None]
@@ -62,7 +62,7 @@ def review(r: Review, passes: int = 1) -> Generator[Ask | Publish | Join, Any, R
         verdicts=verdicts,
         patches=_patches(r, claims, judged),
         synthesis=synthesis,
-        diagnostics=defender.diagnostics(verdicts),
+        diagnostics=(*defender.diagnostics(verdicts), *notes),
         replies=(*(p.reply for p in parts), *prior, *(y for j in judged for y in j.replies), *extra),
         exhausted=(*(family(p.reply.key) for p in lost), *no_prior, *unjudged, *failed),
         unseen=tuple((r.reviewers[p.turn].name, r.shown[p.window]) for p in lost),

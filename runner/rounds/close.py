@@ -68,6 +68,7 @@ def check(artifact: Artifact, patches_status: str | None) -> Round:
     if patches_status not in STATUSES:
         given = "is missing" if patches_status is None else f"cannot be {patches_status!r}"
         raise Refused(f"patches_status {given}", hint="--patches-status applied|partial|rejected")
+    _check_restore(artifact)
     return place
 
 
@@ -143,8 +144,7 @@ def _intend(
     place: Round, artifact: Artifact, patches_status: str, closed_at: str, revisit: tuple[str, ...]
 ) -> dict[str, Any]:
     """close.json: what is to be done, and of each file the bytes before and after."""
-    _check_revisit(place, revisit)
-    _check_restore(artifact)
+    check_revisit(place, revisit)
     intent: dict[str, Any] = {
         "patches_status": patches_status,
         "closed_at": closed_at,
@@ -279,7 +279,8 @@ def _rejects(place: Round) -> dict[str, tuple[Claim, Verdict]]:
     return {v.claim: (claims[v.claim], v) for v in verdicts if v.verdict == "REJECT"}
 
 
-def _check_revisit(place: Round, revisit: tuple[str, ...]) -> None:
+def check_revisit(place: Round, revisit: tuple[str, ...]) -> None:
+    """Refused when one of these claims was not REJECTed in this round."""
     if not revisit:
         return
     rejects = _rejects(place)

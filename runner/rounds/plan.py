@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runner import claims, guard, render
-from runner.brain import front_matter, history, personas, worktree
+from runner.brain import front_matter, history, index, personas, worktree
 from runner.brain.artifact import Artifact
 from runner.brain.context import materialize
-from runner.brain.root import kind, shown
+from runner.brain.root import kind, read_bytes, shown
 from runner.errors import Refused
 from runner.protocols import round as protocol
 from runner.rounds import baseline, seed, templates
@@ -104,9 +104,11 @@ def plan(artifact: Artifact, options: Options, setup: Setup) -> Plan:
         warnings += guard.lint_charter(persona.name, persona.charter or "")
     mode = baseline.mode(options.review_mode, folder, number, artifact)
     warnings += [mode.note] if mode.note else []
-    warnings += [f"{artifact.relative}:{f.line}: {f.what}" for f in guard.scan_document(artifact.body.decode())]
     changes = flip(artifact, folder, number)
     flipped = front_matter.edit(artifact.raw, changes, shown(artifact.path))
+    above = flipped[: len(flipped) - len(artifact.body)].count(b"\n")  # lines are the file's, as in all claims
+    found = guard.scan_document(artifact.body.decode())
+    warnings += [f"{artifact.relative}:{above + f.line}: {f.what}" for f in found]
     own = templates.load(artifact, dict(setup.files), mode.word)
     seed_text = seed.read(folder)
     texts = [*artifact.companions, *([artifact.impl_spec] if artifact.impl_spec else [])]
@@ -115,6 +117,7 @@ def plan(artifact: Artifact, options: Options, setup: Setup) -> Plan:
     context += linked
     context_warnings += link_warnings
     review = _review(artifact, options, setup, chosen, number, flipped, own, seed_text, folder, mode, context)
+    check_index(folder, review.about, own.index)
     review, fit_warnings, tokens = fit(review, setup.tokenizer, setup.context_tokens)
     inputs = Inputs(
         version=setup.version,
@@ -157,7 +160,7 @@ def check_status(artifact: Artifact) -> None:
     """Open wants a leaf that is decided or specified, a thread that is active."""
     status, where = artifact.status or "(none)", shown(artifact.path)
     if artifact.scope == "leaf" and status not in ("decided", "specified"):
-        hint = "finish its round with `debate close`" if status == "hardening" else None
+        hint = "finish its round with `debate close`" if status == "hardening" else "review it once it is decided"
         raise Refused(f"the leaf's status is {status}; a round opens on decided or specified", path=where, hint=hint)
     if artifact.scope == "thread" and status != "active":
         hints = {
@@ -184,6 +187,17 @@ def check_no_round(artifact: Artifact, folder: Path) -> int:
     }
     what, hint = does[last.state]
     raise Refused(f"{name} {what}", path=shown(folder / name), hint=hint, code=last.state)
+
+
+def check_index(folder: Path, about: render.About, template: str | None) -> None:
+    """Refused when index.md, or the brain's template of it, cannot take the round's row: said before the review."""
+    path = folder / "index.md"
+    index.set_row(
+        None if kind(path) == "missing" else read_bytes(path),
+        {"Round": about.round} | dict.fromkeys(index.COLUMNS[1:], ""),
+        path=shown(path), index_id="", created_at="", title=about.title,
+        template=None if template is None else render.index_template(template, about),
+    )  # fmt: skip
 
 
 def _check_text(options: Options) -> None:

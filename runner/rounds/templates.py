@@ -21,6 +21,17 @@ _KNOWN = {
 _NAME = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
 
 
+_NAMES = (
+    "feedback-in.md", "proposed-patches.md", "open-issues.md", "index.md", "reviewer-prompt.md",
+    "reviewer-prompt-delta.md", "defender-prompt.md", "synthesizer-prompt.md",
+)  # fmt: skip
+
+
+def missing(root: Path) -> tuple[str, ...]:
+    """The templates that ours stand in for."""
+    return tuple(name for name in _NAMES if kind(root / FOLDER / name) != "file")
+
+
 @dataclass(frozen=True, slots=True)
 class Templates:
     """files: by name, ours where the brain has none. index: of debate/index.md, or None. tasks: of prompts."""

@@ -165,7 +165,8 @@ def test_refusals(
     """Wrong usage is 2, a precondition 1; nothing is written."""
     before = tree(tmp_path)
     assert debate(LEAF, *argv) == code
-    assert capsys.readouterr() == ("", f"debate: {message}\n")
+    hint = "" if "hint: " in message else "hint: debate --help, or debate COMMAND --help, shows what can be given\n"
+    assert capsys.readouterr() == ("", f"debate: {message}\n{hint}")
     assert tree(tmp_path) == before
 
 
