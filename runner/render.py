@@ -99,7 +99,7 @@ def visible(text: str) -> str:
 
 def flat(text: str) -> str:
     """Foreign prose as one line of markdown that shows exactly these words: no markup, no HTML, no second line."""
-    line = (lambda a, b: b)("&lt;", _INLINE.sub(r"\\\g<0>", visible(" ".join(text.split()))))
+    line = _TAG.sub("&lt;", _INLINE.sub(r"\\\g<0>", visible(" ".join(text.split()))))
     return _FIRST.sub(r"\1\\", line) or "(no text)"
 
 

@@ -337,7 +337,12 @@ class LlamaCpp:
     def _matcher(self, lark: str) -> llguidance.LLMatcher:
         known = self._grammars.get(lark)
         if known is None:
-            limits = llguidance.LLParserLimits(verbose_errors=False)
+            limits = llguidance.LLParserLimits(
+                verbose_errors=False,
+                initial_lexer_fuel=20_000_000,
+                step_lexer_fuel=5_000_000,
+                max_lexer_states=5_000_000,
+            )
             known = llguidance.LLMatcher(self._grammar_tokens, lark, log_level=0, limits=limits)
             if known.is_error():
                 # The message goes on with lines of the grammar, and those hold text of the document.

@@ -58,7 +58,8 @@ def test_leaf_status(root, status):
     """A leaf that is neither decided nor specified: its status is named."""
     replace(root / LEAF, "status: decided", f"status: {status}")
     assert refused(root, lambda: open_(root)) == (
-        f"{LIMITS}: the leaf's status is {status}; a round opens on decided or specified"
+        f"{LIMITS}: the leaf's status is {status}; a round opens on decided or specified\n"
+        "hint: review it once it is decided"
     )
 
 
@@ -66,7 +67,8 @@ def test_leaf_without_status(root):
     """No status is no status."""
     replace(root / LEAF, "status: decided\n", "")
     assert refused(root, lambda: open_(root)) == (
-        f"{LIMITS}: the leaf's status is (none); a round opens on decided or specified"
+        f"{LIMITS}: the leaf's status is (none); a round opens on decided or specified\n"
+        "hint: review it once it is decided"
     )
 
 
