@@ -337,10 +337,12 @@ class LlamaCpp:
     def _matcher(self, lark: str) -> llguidance.LLMatcher:
         known = self._grammars.get(lark)
         if known is None:
+            # Copies of a matcher share one automaton, and masks are computed side by side: what one builds counts for
+            # the other's step, so with the default limits two requests of one grammar could end each other.
             limits = llguidance.LLParserLimits(
                 verbose_errors=False,
                 initial_lexer_fuel=20_000_000,
-                step_lexer_fuel=5_000_000,
+                step_lexer_fuel=20_000_000,
                 max_lexer_states=5_000_000,
             )
             known = llguidance.LLMatcher(self._grammar_tokens, lark, log_level=0, limits=limits)

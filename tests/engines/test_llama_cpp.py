@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Any
 
 import contract
@@ -419,6 +420,15 @@ def test_wave_of_reviewers():
             assert any(claim.quote in passage for passage in run)
             n_claims += 1
     assert n_claims > 0
+
+
+def test_requests_that_share_one_grammar_do_not_end_each_other(engine):
+    """Copies of a matcher share an automaton, and masks are made side by side: all of them still end well."""
+    leaf = Path(__file__).parents[1] / "brains/demo/project-brain/tree/auth/session-store.md"
+    (first, _), *_ = reviewers(leaf.read_text().split("\n---\n", 1)[1], 1, 3)
+    asked = [replace(first, key=f"same-{i}", max_tokens=100, sampling=Sampling(seed=i)) for i in range(4)]
+    replies = contract.run(engine, *asked)
+    assert "error" not in {r.finish for r in replies.values()}
 
 
 BODIES = {
