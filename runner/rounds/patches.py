@@ -87,7 +87,7 @@ def _open_diff(s: _State, p: Patch, artifact: Artifact) -> bytes:
         return b""
     front = artifact.raw[: artifact.front.body_start]
     new = claims.apply(artifact.body, [_shifted(p, s)])
-    return claims.diff(artifact.raw, front + new, artifact.path.name)
+    return claims.diff(artifact.raw, front + new, f"{artifact.root.name}/{artifact.relative}")
 
 
 def apply(place: Round, artifact: Artifact, wanted: Sequence[str]) -> tuple[str, ...]:
