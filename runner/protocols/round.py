@@ -111,10 +111,3 @@ def outcome(r: Review, result: Result) -> tuple[Document, ...]:
         render.proposed_patches(claims, verdicts, result.patches, r.about, patches),
         render.open_issues(claims, verdicts, revisit, r.about, issues),
     )
-
-
-def _Prompt(r: Review) -> Prompt:  # noqa: N802
-    return Prompt(r, r.shown[0])
-
-
-_verdict_request, _reason_messages = defender._verdict_request, defender._reason_messages
