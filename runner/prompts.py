@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import jinja2
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -31,18 +32,26 @@ class Foreign:
 Value = str | int | Foreign | list["Value"] | dict[str, "Value"]
 
 
+# Templates of a project win over ours, and a project may be anyone's.
+_ENVIRONMENT = ImmutableSandboxedEnvironment(
+    undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
+    autoescape=False,
+)  # fmt: skip
+
+
+@lru_cache(maxsize=64)
+def _compiled(template: str) -> jinja2.Template:
+    """Once per template: all prompts of a round use the same few, and compiling is most of the work."""
+    return _ENVIRONMENT.from_string(template)
+
+
 def render(templates: Mapping[str, str], name: str, values: Mapping[str, Value]) -> tuple[Segment, ...]:
     """Render the template `name`; values may hold Foreign at any depth. UsageError names a faulty template."""
     holes: list[str] = []
-    # Templates of a project win over ours, and a project may be anyone's.
-    env = ImmutableSandboxedEnvironment(
-        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
-        autoescape=False,
-    )  # fmt: skip
     if name not in templates:
         raise UsageError(f"the prompt template {name} is missing", hint="look in prompts/")
     try:
-        text = env.from_string(templates[name]).render({k: _hole(v, holes) for k, v in values.items()})
+        text = _compiled(templates[name]).render({k: _hole(v, holes) for k, v in values.items()})
     except _FAULTS as e:
         line = getattr(e, "lineno", None)
         raise UsageError(f"the prompt template does not render: {e}", path=name, line=line) from None

@@ -201,16 +201,6 @@ def _facts(model: Model) -> dict[str, str]:
     }  # fmt: skip
 
 
-# ---- finding the artifact ------------------------------------------------------------------------------------------
-
-
-def find_artifact(path: str | None, brain: str | None, scope: str | None) -> artifacts.Artifact:
-    """The artifact that the user named, or the one that the working directory is in."""
-    cwd = Path.cwd()
-    root = roots.find_root(path, brain, cwd)
-    return artifacts.load(root, Path(path or "."), scope)
-
-
 # ---- open and resume -----------------------------------------------------------------------------------------------
 
 
@@ -241,7 +231,9 @@ def resume_settings(place: Round, profile: str | None, model: str | None, projec
             path=roots.shown(place.folder), hint="debate abort, then open again",
         )  # fmt: skip
     none = stored.engine == "none"
-    engine = "none" if none and profile is None and model is None else None
+    engine = None
+    if profile is None and model is None:  # the engine may have been named beside the profile
+        engine = stored.engine if none else "fake" if stored.fake else None
     s = settings(profile or stored.profile, model or stored.model, project, engine=engine)
     if none:
         return s  # opened without an engine: any may go on

@@ -115,17 +115,10 @@ def abort(
 
 
 def _abort(artifact: Artifact, as_json: bool) -> int:
-    from runner.rounds import abort as aborting
-    from runner.rounds import close as closing
+    from runner import runs
 
-    place, state = aborting.finish(artifact), "none"
-    moved: tuple[str, ...] = ()
-    if place is None:
-        place, state = closing.current(artifact)
-        moved = () if state == "closing" else aborting.abort(place, artifact, state)
-    if state == "closing":
-        closing.undo(place, artifact)
-    what = f"close of {place.name}" if state == "closing" else place.name
+    place, moved, taken_back = runs.abort_round(artifact)
+    what = f"close of {place.name}" if taken_back == "close" else place.name
     if as_json:
         out_json({"schema": "abort/1", "ok": True, "aborted": what, "moved": list(moved)})
         return EXIT_DONE

@@ -68,11 +68,7 @@ def _model(settings: Settings) -> list[str]:
 
 def _verified(artifact: Artifact) -> list[str]:
     """The rebuild-index dry run: violations in the artifact, its history or the index files fail the plan."""
-    try:
-        from runner.brain import verify
-    except ImportError:
-        return []
-    from runner.brain import history
+    from runner.brain import history, verify
 
     found = verify.check(artifact.root)
     lead = history.history_folder(artifact).relative_to(artifact.root).as_posix() + "/"

@@ -337,15 +337,7 @@ class LlamaCpp:
     def _matcher(self, lark: str) -> llguidance.LLMatcher:
         known = self._grammars.get(lark)
         if known is None:
-            # Copies of a matcher share one automaton, and masks are computed side by side: what one builds counts for
-            # the other's step, so with the default limits two requests of one grammar could end each other.
-            limits = llguidance.LLParserLimits(
-                verbose_errors=False,
-                initial_lexer_fuel=20_000_000,
-                step_lexer_fuel=20_000_000,
-                max_lexer_states=5_000_000,
-            )
-            known = llguidance.LLMatcher(self._grammar_tokens, lark, log_level=0, limits=limits)
+            known = llguidance.LLMatcher(self._grammar_tokens, lark, log_level=0, limits=_limits())
             if known.is_error():
                 # The message goes on with lines of the grammar, and those hold text of the document.
                 what = re.split(r"""["'`\n]""", known.get_error())[0].strip(" :")
@@ -487,6 +479,9 @@ class LlamaCpp:
 
     def _finish(self, task: _Task, finish: Finish) -> tuple[str, Reply]:
         self._running.remove(task)
+        if finish == "error" and task.request.format is not None:
+            # Its automaton may be at a limit, and copies share it: whoever asks next gets a new one.
+            self._grammars.pop(task.request.format.lark, None)
         text = b"".join(self.vocab.bytes_of(t) for t in task.out).decode("utf-8", "replace")
         scores: tuple[float, ...] = ()
         if task.trie is not None and finish == "stop":
@@ -532,6 +527,14 @@ def _ended(task: _Task) -> Finish | None:
     if task.matcher is not None and task.matcher.is_stopped():
         return "error" if task.matcher.is_error() else "stop"
     return "length" if len(task.out) >= task.request.max_tokens else None
+
+
+def _limits() -> llguidance.LLParserLimits:
+    """Room for long replies: copies of a matcher share one automaton, and masks are computed side by side, so what one
+    request builds counts for the other; the defaults ended two of four reviewers. Messages hold no document text."""
+    return llguidance.LLParserLimits(
+        verbose_errors=False, initial_lexer_fuel=20_000_000, step_lexer_fuel=20_000_000, max_lexer_states=5_000_000
+    )
 
 
 def _allowed(mask: NDArray[np.int32], size: int) -> NDArray[np.intp]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from runner.errors import Refused
 from runner.values import KINDS, LABELS, SEVERITIES, Action, Amended, Claim, Kind, Label, Tryout, Verdict
 
-QUOTE_MAX, TEXT_MAX, CLAIMS_MAX = 2000, 2000, 50  # characters, and claims of one person
+QUOTE_MAX = TEXT_MAX = 2000  # characters
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})\s*([\w-]*)\s*$")
 _CLAIM = re.compile(r"### +(\w+) *: *(.+?) *$")
 _VERDICT = re.compile(r"### +(C-\d{2,}) *: *(\S+) *$")

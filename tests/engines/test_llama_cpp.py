@@ -16,6 +16,7 @@ from typing import Annotated, Any
 
 import contract
 import llama_cpp.llama_cpp as C
+import llguidance
 import pytest
 from pydantic import BaseModel, Field
 
@@ -422,13 +423,15 @@ def test_wave_of_reviewers():
     assert n_claims > 0
 
 
-def test_requests_that_share_one_grammar_do_not_end_each_other(engine):
-    """Copies of a matcher share an automaton, and masks are made side by side: all of them still end well."""
-    leaf = Path(__file__).parents[1] / "brains/demo/project-brain/tree/auth/session-store.md"
-    (first, _), *_ = reviewers(leaf.read_text().split("\n---\n", 1)[1], 1, 3)
-    asked = [replace(first, key=f"same-{i}", max_tokens=100, sampling=Sampling(seed=i)) for i in range(4)]
-    replies = contract.run(engine, *asked)
-    assert "error" not in {r.finish for r in replies.values()}
+def test_a_grammar_at_its_limit_does_not_end_the_next_request(engine, monkeypatch):
+    """Copies of a matcher share one automaton: after an error the next try gets a new one, and ends well."""
+    small = llguidance.LLParserLimits(verbose_errors=False, max_lexer_states=200)
+    monkeypatch.setattr(llama_cpp, "_limits", lambda: small)
+    (first, _), *_ = reviewers(LONGER, 1, 3)
+    asked = [replace(first, key=f"same-{i}", max_tokens=40, sampling=Sampling(seed=i)) for i in range(3)]
+    assert {r.finish for r in contract.run(engine, *asked[:2]).values()} == {"error"}
+    monkeypatch.undo()
+    assert contract.run(engine, asked[2])["same-2"].finish in ("stop", "length")
 
 
 BODIES = {
@@ -570,7 +573,6 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 def test_process_ends_well_and_stays_small():
     """Closed with work in flight, matchers go before the model (or the process would crash); and what was taken is
     the model, its cells and less than 300 MB."""
-    from pathlib import Path
 
     child = [sys.executable, "-c", _CHILD, str(Path(__file__).parent)]
     done = subprocess.run(child, capture_output=True, text=True, check=False)

@@ -10,6 +10,7 @@ from helpers import (
     LEAF,
     THREAD,
     THREE,
+    TWO,
     Engines,
     abort,
     answered,
@@ -36,6 +37,7 @@ from runner.engines import fake
 from runner.errors import Incomplete, Integrity, RunnerError
 from runner.rounds import inputs
 from runner.rounds.folder import Round
+from runner.rounds.plan import Options
 
 NOTE = "**FAKE ENGINE: no model read this document; every word of this round is made up.**\n\n"
 EYES = "reviewer/fresh-eyes-reader"
@@ -401,3 +403,17 @@ def test_inputs_read_back(root, tmp_path, script):
     write(root / "threads/webhooks/debate/next-round-seed.md", b"## nit: Old doubt.\n")
     opened = open_(root, THREAD, ad_hoc=("aa:bb: cc",), reviewers=3, feedback="é\x00\u2028 {{x}}")
     assert inputs.load(opened.place.run) == opened.inputs
+
+
+def test_an_engine_named_beside_the_profile_is_taken_again(root):
+    """`open --engine fake` with no profile: resume needs no flag either."""
+    named = runs.settings(None, None, root.parent, engine="fake")
+    faulty = dataclasses.replace(
+        named, profile=named.profile.model_copy(update={"fake": {"faults": {"reviewer/*": "timeout"}}})
+    )
+    planned = runs.open_plan(load(root), Options(personas=TWO, feedback="Complete?"), faulty)
+    with pytest.raises(Incomplete):
+        runs.open_round(planned, faulty)
+    again = runs.resume_settings(place_of(root), None, None, root.parent)
+    assert again.fake
+    assert runs.resume_round(load(root), place_of(root), again).result.exhausted == ()

@@ -39,10 +39,6 @@ def to_json(report: Report) -> dict[str, Any]:
     }
 
 
-def violations_json(violations: tuple[Violation, ...]) -> list[dict[str, Any]]:
-    return [_json(v) for v in violations]
-
-
 def printable(text: str) -> str:
     """The text with control characters and halves of characters spelled out."""
     return _UNPRINTABLE.sub(
