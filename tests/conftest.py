@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,8 @@ from hypothesis import settings
 # The same examples every time and no clock: a suite that passed passes again, also on a busy machine.
 settings.register_profile("steady", deadline=None, derandomize=True)
 settings.load_profile("steady")
+
+os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="debate-state-")  # device locks of other runs are not ours
 
 DEMO = Path(__file__).parent / "brains" / "demo" / "project-brain"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runner import config
+from runner import config, manifests
 from runner.errors import Integrity, UsageError
 from runner.values import Sampling
 
@@ -83,11 +83,12 @@ def test_unknown_profile(home):
     ("text", "message"),
     [
         ("temperture: 1\n", "unknown key 'temperture'\nhint: known: allow_hosts, claims, context_tokens, deadline_s, "
-         "engine, fake, feedback, flash_attention, floor, margin, max_running, roles, sampling, threads"),
+         "engine, fake, feedback, flash_attention, floor, margin, max_running, memory_gib, roles, sampling, server, "
+         "threads, vllm, wait_s"),
         ("marginn: 0.1\n", "unknown key 'marginn'\nhint: did you mean 'margin'?"),
         ("claims: 5\n", "claims: Input should be less than or equal to 4"),
         ("claims: many\n", "claims: Input should be a valid integer, unable to parse string as an integer"),
-        ("engine: vlllm\n", "engine: Input should be 'llama.cpp', 'fake' or 'none'"),
+        ("engine: vlllm\n", "engine: Input should be 'llama.cpp', 'vllm', 'server', 'fake' or 'none'"),
         ("context_tokens: 10\n", "context_tokens: Input should be greater than or equal to 512"),
         ("margin: 2\n", "margin: Input should be less than or equal to 1"),
         ("margin: .nan\n", "margin: Input should be less than or equal to 1"),
@@ -177,7 +178,7 @@ def manifest(name: str = "m", **more: object) -> str:
 
 def test_bundled_model(home):
     """The manifest of the model that `make setup` installs, and its file in the installed package."""
-    model = config.find_model("smollm2-135m-instruct")
+    model = manifests.find_model("smollm2-135m-instruct")
     assert model.path.name == "SmolLM2-135M-Instruct.Q4_1.gguf"
     assert model.path.stat().st_size == model.manifest.files[0].bytes
     raw = Path(model.source).read_bytes()
@@ -187,39 +188,39 @@ def test_bundled_model(home):
 @pytest.mark.model
 def test_bundled_model_is_the_one(home):
     """Its sha256 is the manifest's."""
-    model = config.find_model("smollm2-135m-instruct")
-    assert config.verify_model(model) == model.manifest.files[0].sha256
+    model = manifests.find_model("smollm2-135m-instruct")
+    assert manifests.verify_model(model) == model.manifest.files[0].sha256
 
 
 def test_order_of_model_folders(home, monkeypatch):
     """$DEBATE_MODELS, a path list, then the project's, the user's, ours, XDG data; the first manifest wins."""
     monkeypatch.setenv("DEBATE_MODELS", f"{home / 'e1'}:{home / 'e2'}:")
-    assert config.model_folders(home / "p") == (
+    assert manifests.model_folders(home / "p") == (
         home / "e1", home / "e2", home / "p/models", home / "config/debate-runner/models", config.bundled("models"),
         home / "data/debate-runner/models",
     )  # fmt: skip
     for folder in (home / "data/debate-runner/models", home / "p/models", home / "e2"):
         write(folder / "m.gguf", b"weights")
         path = write(folder / "m.yaml", manifest())
-        assert config.find_model("m", home / "p").source == str(path)
-        assert config.find_model("m", home / "p").path == folder / "m.gguf"
+        assert manifests.find_model("m", home / "p").source == str(path)
+        assert manifests.find_model("m", home / "p").path == folder / "m.gguf"
 
 
 def test_weights_elsewhere(home, monkeypatch):
     """A manifest in the project, the file in XDG data: found, beside the manifest first."""
     path = write(home / "p/models/m.yaml", manifest())
     far = write(home / "data/debate-runner/models/m.gguf", b"weights")
-    assert config.find_model("m", home / "p").path == far
+    assert manifests.find_model("m", home / "p").path == far
     near = write(home / "p/models/m.gguf", b"weights")
-    assert config.find_model("m", home / "p").path == near
-    assert config.find_model("m", home / "p").source == str(path)
+    assert manifests.find_model("m", home / "p").path == near
+    assert manifests.find_model("m", home / "p").source == str(path)
 
 
 def test_missing_weights(home):
     """An Integrity error that names the file, the manifest and every place where it was looked for."""
     path = write(home / "p/models/m.yaml", manifest())
-    places = ", ".join(map(str, config.model_folders(home / "p")))
-    assert refusal(Integrity, config.find_model, "m", home / "p") == (
+    places = ", ".join(map(str, manifests.model_folders(home / "p")))
+    assert refusal(Integrity, manifests.find_model, "m", home / "p") == (
         f"{path}: the model file m.gguf is missing\n"
         f"hint: `make setup` installs the bundled model; else put the file into one of: {places}"
     )
@@ -230,22 +231,22 @@ def test_missing_package(home, package):
     """A package that is not installed, or has no such file, is a missing file."""
     text = f"name: m\nfiles:\n  - package: '{package}'\n    file: m.gguf\n"
     path = write(home / "p/models/m.yaml", text)
-    message = refusal(Integrity, config.find_model, "m", home / "p")
+    message = refusal(Integrity, manifests.find_model, "m", home / "p")
     assert message.startswith(f"{path}: the model file m.gguf is missing\n")
 
 
 def test_unknown_model(home):
     """The nearest name is offered."""
-    assert refusal(UsageError, config.find_model, "smollm2-135m") == (
+    assert refusal(UsageError, manifests.find_model, "smollm2-135m") == (
         "no model named 'smollm2-135m'\nhint: did you mean 'smollm2-135m-instruct'?"
     )
 
 
-@pytest.mark.parametrize("name", ["org/name", "HuggingFaceTB/SmolLM2-135M-Instruct", "gone.gguf", "/"])
+@pytest.mark.parametrize("name", ["org/name", "HuggingFaceTB/SmolLM2-135M-Instruct", "gone.gguf", "gone/"])
 def test_hub_name(home, name, monkeypatch):
     """Nothing is ever fetched: what looks like a name on a hub is a path that does not exist."""
     monkeypatch.chdir(home)
-    assert refusal(UsageError, config.find_model, name) == (
+    assert refusal(UsageError, manifests.find_model, name) == (
         f"{name}: no such model file\nhint: models are local files: give the path of a .gguf file, "
         "or put it under $DEBATE_MODELS with a manifest"
     )
@@ -254,16 +255,16 @@ def test_hub_name(home, name, monkeypatch):
 def test_model_by_path(home):
     """Without a manifest the file describes itself by its hash."""
     path = write(home / "some.Q4.gguf", b"weights")
-    model = config.find_model(str(path))
-    file = config.ModelFile(path="some.Q4.gguf", bytes=7, sha256=SHA)
-    assert model == config.Model(config.Manifest(name="some.Q4", files=[file]), str(path), path, SHA)
-    assert config.verify_model(model) == SHA
+    model = manifests.find_model(str(path))
+    file = manifests.ModelFile(path="some.Q4.gguf", bytes=7, sha256=SHA)
+    assert model == manifests.Model(manifests.Manifest(name="some.Q4", files=[file]), str(path), path, SHA)
+    assert manifests.verify_model(model) == SHA
 
 
 def test_model_by_path_with_a_manifest(home):
     """A manifest beside it counts."""
     path, beside = write(home / "m.gguf", b"weights"), write(home / "m.yaml", manifest("Em", context_tokens=99))
-    model = config.find_model(str(path))
+    model = manifests.find_model(str(path))
     assert (model.source, model.manifest.name, model.manifest.context_tokens) == (str(beside), "Em", 99)
 
 
@@ -272,12 +273,12 @@ def test_altered_model(home):
     path = write(home / "m.gguf", b"weightz")
     write(home / "m.yaml", manifest())
     found = hashlib.sha256(b"weightz").hexdigest()
-    assert refusal(Integrity, config.verify_model, config.find_model(str(path))) == (
+    assert refusal(Integrity, manifests.verify_model, manifests.find_model(str(path))) == (
         f"{path}: the model file is not the one its manifest describes: sha256 {found}, expected {SHA}\n"
         "hint: copy or install the file again; do not use this one"
     )
     path.write_bytes(b"weigh")
-    assert refusal(Integrity, config.verify_model, config.find_model(str(path))) == (
+    assert refusal(Integrity, manifests.verify_model, manifests.find_model(str(path))) == (
         f"{path}: the model file has 5 bytes, its manifest says 7\nhint: copy or install the file again"
     )
 
@@ -296,7 +297,7 @@ def test_altered_model(home):
 def test_wrong_manifest(home, text, message):
     """File, key and what is wrong with it, also for a key inside a list."""
     path = write(home / "p/models/m.yaml", text)
-    assert refusal(UsageError, config.find_model, "m", home / "p") == f"{path}: {message}"
+    assert refusal(UsageError, manifests.find_model, "m", home / "p") == f"{path}: {message}"
 
 
 # ---- sampling ------------------------------------------------------------------------------------------------------
@@ -304,15 +305,15 @@ def test_wrong_manifest(home, text, message):
 
 def test_sampling_order():
     """The profile's settings over the model's over ours."""
-    model = config.Manifest(name="m", files=[{"path": "m"}], sampling={"temperature": 0.2, "top_k": 9})
+    model = manifests.Manifest(name="m", files=[{"path": "m"}], sampling={"temperature": 0.2, "top_k": 9})
     profile = config.Profile(sampling={"temperature": 0.9, "seed": 5})
-    assert config.sampling(profile, model, "x") == Sampling(temperature=0.9, top_k=9, seed=5)
-    assert config.sampling(config.Profile(), None, "x") == Sampling()
+    assert manifests.sampling(profile, model, "x") == Sampling(temperature=0.9, top_k=9, seed=5)
+    assert manifests.sampling(config.Profile(), None, "x") == Sampling()
 
 
 def test_sampling_types():
     """Counts are whole numbers, whatever YAML made of them."""
-    made = config.sampling(config.Profile(sampling={"top_k": 20.0, "temperature": 1}), None, "x")
+    made = manifests.sampling(config.Profile(sampling={"top_k": 20.0, "temperature": 1}), None, "x")
     assert (made.top_k, type(made.top_k), type(made.temperature)) == (20, int, float)
 
 
@@ -327,7 +328,8 @@ def test_sampling_types():
 )
 def test_wrong_sampling(values, message):
     """As any other key."""
-    assert refusal(UsageError, config.sampling, config.Profile(sampling=values), None, "p.yaml") == f"p.yaml: {message}"
+    profile = config.Profile(sampling=values)
+    assert refusal(UsageError, manifests.sampling, profile, None, "p.yaml") == f"p.yaml: {message}"
 
 
 def test_sampling_config_is_sampling():

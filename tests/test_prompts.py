@@ -82,8 +82,10 @@ def test_our_templates_with_nasty_texts(name):
             "kind": "leaf", "title": text, "nonce": "f00d", "body": text, "feedback": text, "quote": text,
             "part": "1 of 2", "differences": text,
             "companions": [{"name": text, "text": text}], "problem": text, "action": "replace", "replacement": text,
-            "headings": text, "labels": [{"name": "DEFER", "meaning": "later"}],
-            "claims": [{"id": 1, "verdict": "DEFER", "quote": text, "problem": text}],
+            "headings": text, "id": 1, "labels": [{"name": "DEFER", "meaning": "later"}],
+            "claims": [
+                {"id": 1, "verdict": "DEFER", "quote": text, "problem": text, "action": "replace", "replacement": text}
+            ],
         }  # fmt: skip
         made = render(TEMPLATES, name, values)
         assert {s.text for s in made if not s.trusted} <= {text.text}
@@ -136,5 +138,5 @@ def test_missing_template():
 def test_golden_verdict():
     """The one prompt that is compared word for word: the question whose probabilities are measured."""
     labels = [{"name": "DEFER", "meaning": "it waits"}, {"name": "REJECT", "meaning": "it is wrong"}]
-    text = "Now give your verdict in one word.\nDEFER: it waits\nREJECT: it is wrong\n"
+    text = "Your verdict: DEFER, REJECT?\n"
     assert render(TEMPLATES, "verdict", {"labels": labels}) == (ours(text),)

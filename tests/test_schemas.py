@@ -18,8 +18,8 @@ from llguidance.llamacpp import lltokenizer_from_vocab
 from pydantic import Field, ValidationError
 
 from runner import schemas
-from runner.config import find_model
 from runner.engines.llama_vocab import LlamaTokenizer, Vocab
+from runner.manifests import find_model
 from runner.schemas import QUOTE_MAX, QUOTE_MIN, Bounds, chunks_of, format_of, passages, runs_of
 
 # ---- passages ------------------------------------------------------------------------------------------------------

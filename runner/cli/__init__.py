@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import json
 import os
 import signal
@@ -12,10 +14,10 @@ from typing import Any
 
 import typer
 
-from runner import __version__
+from runner import __version__, offline
 from runner.cli import bench, closing, common, context, doctor, models, opening, patches, verify
 from runner.cli import run as running
-from runner.errors import Refused, RunnerError
+from runner.errors import EXIT_INTEGRITY, Refused, RunnerError, worst
 
 app = typer.Typer(
     help="Offline multi-agent review of markdown decisions on a local model.",
@@ -52,8 +54,29 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "doctor": doctor.doctor,
     "bench": bench.bench,
 }
+ISOLATING = ("run", "open", "resume", "bench")  # those that run an engine; doctor has --isolate of its own
+
+
+def _isolating(command: Callable[..., int]) -> Callable[..., int]:
+    """The command with `--isolate` as its last option: when given, the command starts anew without a network."""
+
+    @functools.wraps(command)
+    def isolating(*args: Any, ctx: typer.Context, isolate: bool, **options: Any) -> int:
+        if isolate:
+            offline.isolate(offline.again(ctx.obj))
+        return command(*args, **options)
+
+    added = {"isolate": (common.Isolate, False), "ctx": (typer.Context, inspect.Parameter.empty)}
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    given = inspect.signature(command, eval_str=True)
+    more = [inspect.Parameter(name, keyword, annotation=kind, default=value) for name, (kind, value) in added.items()]
+    isolating.__signature__ = given.replace(parameters=[*given.parameters.values(), *more])  # type: ignore[attr-defined]
+    isolating.__annotations__ = command.__annotations__ | {name: kind for name, (kind, _) in added.items()}
+    return isolating
+
+
 for _name, _command in COMMANDS.items():
-    app.command(_name)(_command)
+    app.command(_name)(_isolating(_command) if _name in ISOLATING else _command)
 app.add_typer(models.app, name="models")
 
 
@@ -76,11 +99,23 @@ def multi_agent_debate() -> None:
 
 
 def run(argv: list[str]) -> int:
-    """Run one command line and return its exit code; errors go to stderr, or to stdout as JSON with --json."""
+    """Run one command line and return its exit code; errors go to stderr, or to stdout as JSON with --json.
+
+    Whatever the command's own outcome, which stays on disk: a call out of this machine is told, and is exit 5.
+    """
+    offline.switches()
+    offline.guard()
     signal.signal(signal.SIGTERM, _on_sigterm)
-    as_json = "--json" in argv
+    code = _command_line(argv, "--json" in argv)
+    calls = offline.attempts()
+    for call in calls:
+        common.warn(f"debate: refused: {call}")
+    return worst([code, EXIT_INTEGRITY]) if calls and code < 128 else code
+
+
+def _command_line(argv: list[str], as_json: bool) -> int:
     try:
-        code = app(args=argv, prog_name="debate", standalone_mode=False)
+        code = app(args=argv, prog_name="debate", standalone_mode=False, obj=argv)
         if code == 130:  # Typer turns a KeyboardInterrupt into this
             return _stopped("interrupted", 130)
         return code if isinstance(code, int) else 0

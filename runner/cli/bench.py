@@ -60,11 +60,11 @@ def _review(settings: Settings, reviewers: int) -> Review:
 
 
 def _measure(review: Review, settings: Settings) -> dict[str, Any]:
-    from runner import runs
+    from runner import settings as settings_of
     from runner.protocols.round import reviewer_request
 
     requests = [reviewer_request(review, None, i) for i in range(len(review.reviewers))]
-    with runs.engine_of(settings) as engine:
+    with settings_of.engine_of(settings) as engine:
         start = time.perf_counter()
         for request in requests:
             engine.check(request)
@@ -77,9 +77,9 @@ def _measure(review: Review, settings: Settings) -> dict[str, Any]:
         decoded = int(getattr(engine, "decoded", 0))
     shared = max(r.tokens_cached for r in replies)
     return {
-        "engine": runs.engine_name(settings),
+        "engine": settings_of.engine_name(settings),
         "model": None if settings.model is None else settings.model.manifest.name,
-        "threads": runs.threads(settings.profile),
+        "threads": settings_of.threads(settings.profile),
         "wall_s": round(wall, 3),
         "decode_share": round(decode / wall, 4),
         "decoded_tokens": decoded,

@@ -28,7 +28,12 @@ Verbose = Annotated[int, typer.Option("--verbose", "-v", count=True, help="Say m
 NoInput = Annotated[bool, typer.Option("--no-input", help="Ask nothing; what is missing is an error.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan; write nothing, load no engine.")]
 ProfileOpt = Annotated[str | None, typer.Option("--profile", help="Run profile, by name or path; default: cpu.")]
-EngineOpt = Annotated[str | None, typer.Option("--engine", help="llama.cpp, fake or none (people write the tryouts).")]
+EngineOpt = Annotated[
+    str | None, typer.Option("--engine", help="llama.cpp, vllm, server, fake or none (people write the tryouts).")
+]
+WaitS = Annotated[
+    float | None, typer.Option("--wait-s", min=0, help="Seconds to wait for a device that another run holds.")
+]
 ClaimOpt = Annotated[str | None, typer.Option("--claim", help="@file: claims of your own, judged like all others.")]
 ModelOpt = Annotated[str | None, typer.Option("--model", help="A model by name, or the path of a .gguf file.")]
 Personas = Annotated[str | None, typer.Option("--personas", help="Names from § 10.2, comma-separated.")]
@@ -44,6 +49,9 @@ Seed = Annotated[int | None, typer.Option("--seed", help="Another draw of the sa
 AllowDirty = Annotated[bool, typer.Option("--allow-dirty", help="Open although there are uncommitted changes.")]
 PatchesStatus = Annotated[str | None, typer.Option("--patches-status", help="applied, partial or rejected.")]
 Revisit = Annotated[str | None, typer.Option("--revisit", help="REJECTed claims to carry forward: C-03,C-07.")]
+Isolate = Annotated[
+    bool, typer.Option("--isolate", help="Run where the kernel has no network; a server is reached by unix: only.")
+]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 

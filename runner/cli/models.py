@@ -17,12 +17,12 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.
 @app.command("list")
 def list_(as_json: Json = False) -> int:
     """List the models that have a manifest."""
-    from runner import config
+    from runner import manifests
 
     rows = []
-    for name, source in config.manifests(Path.cwd()).items():
+    for name, source in manifests.manifests(Path.cwd()).items():
         try:
-            path, problem = str(config.find_model(name, Path.cwd()).path), ""
+            path, problem = str(manifests.find_model(name, Path.cwd()).path), ""
         except RunnerError as e:
             path, problem = "", e.message
         rows.append({"name": name, "manifest": str(source), "path": path, "problem": problem})
@@ -37,12 +37,12 @@ def list_(as_json: Json = False) -> int:
 @app.command()
 def verify(names: Annotated[list[str] | None, typer.Argument(help="Models; default: all.")] = None) -> int:
     """Compare the files of models with their manifests; exit 5 when one differs."""
-    from runner import config
+    from runner import manifests
 
     codes = []
-    for name in names or list(config.manifests(Path.cwd())):
+    for name in names or list(manifests.manifests(Path.cwd())):
         try:
-            sha256 = config.verify_model(config.find_model(name, Path.cwd()))
+            sha256 = manifests.verify_model(manifests.find_model(name, Path.cwd()))
             typer.echo(f"{name}: ok, sha256 {sha256}")
         except RunnerError as e:
             typer.echo(f"{name}: {e}", err=True)
@@ -53,7 +53,7 @@ def verify(names: Annotated[list[str] | None, typer.Argument(help="Models; defau
 @app.command()
 def path(name: Annotated[str, typer.Argument(help="A model.")] = "smollm2-135m-instruct") -> int:
     """Print where a model's file lies."""
-    from runner import config
+    from runner import manifests
 
-    typer.echo(str(config.find_model(name, Path.cwd()).path))
+    typer.echo(str(manifests.find_model(name, Path.cwd()).path))
     return EXIT_DONE

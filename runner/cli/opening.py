@@ -38,6 +38,7 @@ class OpenArgs:
     claim: str | None = None
     seed: int | None = None
     allow_dirty: bool = False
+    wait_s: float | None = None
     dry_run: bool = False
     no_input: bool = False
     json: bool = False
@@ -60,6 +61,7 @@ def open_(
     claim: common.ClaimOpt = None,
     seed: common.Seed = None,
     allow_dirty: common.AllowDirty = False,
+    wait_s: common.WaitS = None,
     dry_run: common.DryRun = False,
     no_input: common.NoInput = False,
     scope: common.Scope = None,
@@ -71,7 +73,7 @@ def open_(
     """Open a review round: reviewers, defender, patches."""
     args = OpenArgs(
         common.words(personas), tuple(persona or ()), reviewers, feedback, synthesizer, review_mode, min_reviewers,
-        profile, model, engine, claim, seed, allow_dirty, dry_run, no_input, as_json, quiet, verbose,
+        profile, model, engine, claim, seed, allow_dirty, wait_s, dry_run, no_input, as_json, quiet, verbose,
     )  # fmt: skip
     return open_artifact(common.find(path, brain, scope), args)
 
@@ -93,7 +95,13 @@ def _open(artifact: Artifact, args: OpenArgs, notes: dict[str, object]) -> int:
     check_status(artifact)  # before anything is asked
     check_no_round(artifact, history.history_folder(artifact))
     settings = runs.settings(
-        args.profile, args.model, artifact.root.parent, seed=args.seed, engine=args.engine, plan_only=args.dry_run
+        args.profile,
+        args.model,
+        artifact.root.parent,
+        seed=args.seed,
+        engine=args.engine,
+        plan_only=args.dry_run,
+        wait_s=args.wait_s,
     )
     args = _completed(artifact, args, settings)
     options = Options(
@@ -203,6 +211,7 @@ def resume(
     min_reviewers: Annotated[int | None, typer.Option("--min-reviewers", help="Go on with fewer.")] = None,
     profile: common.ProfileOpt = None,
     model: common.ModelOpt = None,
+    wait_s: common.WaitS = None,
     scope: common.Scope = None,
     brain: common.Brain = None,
     as_json: common.Json = False,
@@ -213,13 +222,15 @@ def resume(
     artifact = common.find(path, brain, scope)
     flags = {"only_failed": only_failed, "min_reviewers": min_reviewers, "profile": profile, "model": model}
     with common.audited("resume", artifact, flags) as notes:
-        code = notes["exit"] = _resume(artifact, only_failed, min_reviewers, profile, model, as_json, quiet, verbose)
+        code = notes["exit"] = _resume(
+            artifact, only_failed, min_reviewers, profile, model, wait_s, as_json, quiet, verbose
+        )
     return code
 
 
 def _resume(
     artifact: Artifact, only_failed: bool, min_reviewers: int | None, profile: str | None, model: str | None,
-    as_json: bool, quiet: bool, verbose: int,
+    wait_s: float | None, as_json: bool, quiet: bool, verbose: int,
 ) -> int:  # fmt: skip
     from runner import runs
     from runner.cli.closing import CloseArgs, close_artifact
@@ -236,7 +247,7 @@ def _resume(
         }
         where = os.path.relpath(artifact.path)
         raise Refused(f"nothing to resume: {place.name} is {state}", path=where, hint=hints[state])
-    settings = runs.resume_settings(place, profile, model, artifact.root.parent)
+    settings = runs.resume_settings(place, profile, model, artifact.root.parent, wait_s)
     with common.watch(quiet) as watch:
         opened = runs.resume_round(artifact, place, settings, watch.observe, min_reviewers=min_reviewers)
     return report_opened(opened, artifact, watch.times, as_json, verbose)

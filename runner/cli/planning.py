@@ -63,7 +63,10 @@ def _model(settings: Settings) -> list[str]:
         return ["engine: none (scaffold mode)"]
     if settings.model is None:
         return [f"engine: {settings.profile.engine}"]
-    return [f"model: {settings.model.manifest.name}, {settings.model.path}"]
+    return [
+        f"model{'' if role == 'default' else f' of {role}'}: {model.manifest.name}, {model.path}"
+        for role, model in settings.models.items()
+    ]
 
 
 def _verified(artifact: Artifact) -> list[str]:

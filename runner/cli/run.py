@@ -36,6 +36,7 @@ def run(
     claim: common.ClaimOpt = None,
     seed: common.Seed = None,
     allow_dirty: common.AllowDirty = False,
+    wait_s: common.WaitS = None,
     yes: common.Yes = False,
     dry_run: common.DryRun = False,
     no_input: common.NoInput = False,
@@ -54,7 +55,7 @@ def run(
         return close_artifact(artifact, CloseArgs(patches_status, names, yes, dry_run, no_input, as_json, verbose))
     args = OpenArgs(
         common.words(personas), tuple(persona or ()), reviewers, feedback, synthesizer, review_mode, min_reviewers,
-        profile, model, engine, claim, seed, allow_dirty, dry_run, no_input, as_json, quiet, verbose,
+        profile, model, engine, claim, seed, allow_dirty, wait_s, dry_run, no_input, as_json, quiet, verbose,
     )  # fmt: skip
     return open_artifact(artifact, args)
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from runner.values import Sampling
 
-_FREE = 512  # more allowed tokens than this: free text; fewer: an enum, a quote, punctuation
+FREE = 512  # more allowed tokens than this: free text; fewer: an enum, a quote, punctuation
 _GRAM = 4  # the same run of so many tokens is never written a third time
 
 
@@ -44,7 +44,7 @@ class Sampler:
         if ids.size == 1:
             return int(ids[0])
         values = row[ids].astype(np.float64)
-        free = ids.size > _FREE
+        free = ids.size > FREE
         if free:
             self._discourage(ids, values)
         token = int(ids[self._draw(values)])

@@ -71,7 +71,8 @@ class MeasuredPriors:
 
 def prior(r: Review, prompt: Prompt, tries: int) -> Flow:
     """What the model takes for each label, in each order, when the claim says nothing: its bias, to be divided out."""
-    messages = _reason_messages(r, prompt, (), Claim("", "", "...", "other", "...", "minor", "replace", "..."))
+    empty = Claim("", "", "...", "other", "...", "minor", "none")
+    messages = _reason_messages(r, prompt, _claims_shown(r, [empty]), 1, empty)
     messages = (*messages, Message("assistant", (Segment(json.dumps({"reason": "..."}, separators=(",", ":")), True),)))
     requests = [_verdict_request(r, f"defender/prior-{i + 1}", messages, i, (prompt.n_shared,)) for i in range(2)]
     return (yield from _measured(requests, tries))
@@ -87,11 +88,15 @@ def _measured(requests: Sequence[Request], tries: int) -> Flow:
 def _verdict_request(
     r: Review, key: str, messages: tuple[Message, ...], order: int, shared: tuple[int, ...], **more: Any
 ) -> Request:
-    """The question for a verdict, continuing the reason; the labels stand after it, outside every shared prefix."""
-    labels: list[prompts.Value] = [{"name": label, "meaning": MEANING[label]} for label in ORDERS[order]]
-    question = Message("user", prompts.render(r.templates, "verdict", {"labels": labels}))
+    """The question for a verdict, continuing the reason; the labels in their order stand after it, outside every shared
+    prefix. What they mean stands with the claims, said once."""
+    question = Message("user", prompts.render(r.templates, "verdict", {"labels": _labels(order)}))
     choices = tuple(json.dumps(label) for label in LABELS)
     return request(r, key, r.defender_role, (*messages, question), 16, None, shared, choices=choices, **more)
+
+
+def _labels(order: int) -> list[prompts.Value]:
+    return [{"name": label, "meaning": MEANING[label]} for label in ORDERS[order]]
 
 
 def defend(r: Review, shown: Sequence[Prompt], groups: Sequence[Group], priors: MeasuredPriors, tries: int) -> Flow:
@@ -103,7 +108,8 @@ def defend(r: Review, shown: Sequence[Prompt], groups: Sequence[Group], priors: 
         for group in (g for g in groups if g.in_pass == in_pass):
             listed = _claims_shown(r, group.claims)
             prompt = shown[group.window]
-            flows += [_judge(r, prompt, listed, c, f"{lead}/{c.id}", priors, tries) for c in group.claims]
+            number = {c.id: i for i, c in enumerate(claims_of.shuffled(group.claims), 1)}
+            flows += [_judge(r, prompt, listed, number[c.id], c, f"{lead}/{c.id}", priors, tries) for c in group.claims]
         done += yield Join(tuple(flows))
     return tuple(done)
 
@@ -111,30 +117,38 @@ def defend(r: Review, shown: Sequence[Prompt], groups: Sequence[Group], priors: 
 def _claims_shown(r: Review, group: Sequence[Claim]) -> tuple[Segment, ...]:
     """The claims as the defender sees them, without names, in an order that tells nothing."""
     shown = claims_of.shuffled(group)
-    texts = [t for c in shown for t in (c.quote, c.problem)]
+    texts = [t for c in shown for t in (c.quote, c.problem, c.replacement)]
     rows: list[prompts.Value] = [
-        {"id": i, "quote": Foreign(c.quote), "problem": Foreign(c.problem)} for i, c in enumerate(shown, 1)
-    ]
-    return prompts.render(r.templates, "claims", {"nonce": guard.nonce([r.body, *texts]), "claims": rows})
-
-
-def _reason_messages(r: Review, prompt: Prompt, listed: tuple[Segment, ...], c: Claim) -> tuple[Message, ...]:
+        {"id": i, "quote": Foreign(c.quote), "problem": Foreign(c.problem), "action": c.action,
+         "replacement": Foreign(c.replacement)}
+        for i, c in enumerate(shown, 1)
+    ]  # fmt: skip
     values: dict[str, prompts.Value] = {
-        "quote": Foreign(c.quote), "problem": Foreign(c.problem), "action": c.action,
-        "replacement": Foreign(c.replacement),
+        "nonce": guard.nonce([r.body, *texts]), "claims": rows, "labels": _labels(0),
     }  # fmt: skip
+    return prompts.render(r.templates, "claims", values)
+
+
+def _reason_messages(
+    r: Review, prompt: Prompt, listed: tuple[Segment, ...], number: int, c: Claim
+) -> tuple[Message, ...]:
+    """number: of the claim in the list. What the list says of it is not said again but for the problem."""
+    values: dict[str, prompts.Value] = {"id": number, "quote": Foreign(c.quote), "problem": Foreign(c.problem)}
     task = prompts.render(r.templates, "reason", values)
     return prompt.system, prompt.user(*listed, *r.own_task("defender"), *task)
 
 
 def _judge(
-    r: Review, prompt: Prompt, listed: tuple[Segment, ...], c: Claim, key: str, priors: MeasuredPriors, tries: int
-) -> Flow:
+    r: Review, prompt: Prompt, listed: tuple[Segment, ...], number: int, c: Claim, key: str, priors: MeasuredPriors,
+    tries: int,
+) -> Flow:  # fmt: skip
     """One claim: a reason, then its verdict measured in both label orders, then what is accepted of it."""
-    model = schemas.ReasonReply if r.scores else schemas.JudgedReply
-    fmt, worst = schemas.format_of(model, schemas.Bounds(free=r.free_text))
+    model = schemas.ReasonReply if r.measures else schemas.JudgedReply
+    fmt, worst = schemas.format_of(model, schemas.Bounds(free=r.traits(r.defender_role).free_text))
     shared = (prompt.n_shared, prompt.n_shared + len(listed))
-    ask = request(r, key, r.defender_role, _reason_messages(r, prompt, listed, c), worst, fmt, shared, keep=True)
+    ask = request(
+        r, key, r.defender_role, _reason_messages(r, prompt, listed, number, c), worst, fmt, shared, keep=True
+    )
     answer, reply = yield from ask_as(ask, model.model_validate_json, tries)
     if answer is None:
         return Judged(no_verdict(c, failure(reply)), (reply,), (key,))
@@ -163,7 +177,7 @@ def _amend(
     replies: tuple[Reply, ...], tries: int,
 ) -> Flow:  # fmt: skip
     """Of a claim conceded in part: the change that is accepted."""
-    fmt, worst = schemas.format_of(schemas.AmendedReply, schemas.Bounds(free=r.free_text))
+    fmt, worst = schemas.format_of(schemas.AmendedReply, schemas.Bounds(free=r.traits(r.defender_role).free_text))
     question = Message("user", prompts.render(r.templates, "amended", {"quote": Foreign(c.quote)}))
     ask = request(
         r, f"{key}/amended", r.defender_role, (*after, question), worst, fmt, shared, continues=replies[0].key

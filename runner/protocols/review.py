@@ -27,6 +27,16 @@ Span = tuple[int, int]  # characters of the body
 
 
 @dataclass(frozen=True, slots=True)
+class Traits:
+    """What a role's model is like. free_text: it may write any text, see schemas.Bounds. scores: its engine can measure
+    choices."""
+
+    sampling: Sampling = field(default_factory=Sampling)
+    free_text: bool = False
+    scores: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Reviewer:
     """charter: None asks the generic question. role: the profile's role whose model answers."""
 
@@ -41,8 +51,8 @@ class Review:
 
     body: the text after the front matter. front: the bytes before it as they stand after the flip, as text.
     context: (name, text) of companions, impl-spec and resolved soft links. carried: claims that are in the round
-    before it starts (carry-forward, human). scores: the defender's model can measure choices.
-    free_text: the models may write any text, see schemas.Bounds.
+    before it starts (carry-forward, human). scores, free_text, sampling: the default model's Traits; roles: those of
+    roles with a model of their own.
     floor, margin: probabilities, see `defender.verdict_of`. deadline_s: per request. templates: of prompts, by name.
     tasks: a brain's own task texts (reviewer, defender, synthesizer) in the place of our templates'.
     file_templates: of files, by file name. engine_note: a line for defender.md.
@@ -78,6 +88,7 @@ class Review:
     synthesizer: bool = False
     scores: bool = True
     sampling: Sampling = field(default_factory=Sampling)
+    roles: Mapping[str, Traits] = field(default_factory=dict)
     margin: float = 0.10
     floor: float = 0.05
     deadline_s: float | None = None
@@ -87,6 +98,14 @@ class Review:
     def shown(self) -> tuple[Span, ...]:
         """The windows, at least one."""
         return self.windows or ((0, len(self.body)),)
+
+    def traits(self, role: str) -> Traits:
+        return self.roles.get(role) or Traits(self.sampling, self.free_text, self.scores)
+
+    @property
+    def measures(self) -> bool:
+        """Can the defender's model measure its verdicts?"""
+        return self.traits(self.defender_role).scores
 
     def names(self, persona: str = "") -> dict[str, str]:
         """What a brain's own prompt template may name."""
@@ -164,10 +183,11 @@ def request(
     shared: tuple[int, ...], **more: Any,
 ) -> Request:  # fmt: skip
     """A request with a seed of its own, the same on every run."""
-    seed = int.from_bytes(hashlib.sha256(f"{r.sampling.seed}/{key}".encode()).digest()[:4], "big")
+    sampling = r.traits(role).sampling
+    seed = int.from_bytes(hashlib.sha256(f"{sampling.seed}/{key}".encode()).digest()[:4], "big")
     return Request(
         key=key, model=role, messages=messages, max_tokens=max_tokens, format=fmt, shared=shared,
-        sampling=replace(r.sampling, seed=seed), deadline_s=r.deadline_s, **more,
+        sampling=replace(sampling, seed=seed), deadline_s=r.deadline_s, **more,
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from runner.protocols.flow import ask_as, failure, family
 from runner.protocols.review import Prompt, Review, pass_of, request, tidy
 from runner.values import Claim, Flow, Join, Message, Publish, Reply, Request, Segment, Tryout
 
-_CLAIM_TOKENS = 190  # a quote of 200 characters and a problem of 240, as the defender is shown them
+_CLAIM_TOKENS = 290  # a quote of 200 characters, a problem and a replacement of 240, as the defender is shown them
 _JUDGE_TOKENS = 800  # a claim's own question, its reason, the verdict's question and an amended proposal
 
 
@@ -121,7 +121,7 @@ def reviewer_request(r: Review, prompt: Prompt | None, turn: int) -> Request:
     who = r.reviewers[turn]
     fmt, worst = schemas.format_of(
         schemas.ReviewerReply,
-        schemas.Bounds(runs=schemas.runs_of(prompt.passages, r.max_claims, turn), free=r.free_text),
+        schemas.Bounds(runs=schemas.runs_of(prompt.passages, r.max_claims, turn), free=r.traits(who.role).free_text),
     )
     key = f"reviewer/{who.name}" + ("" if len(r.shown) == 1 else f"/w{r.shown.index(prompt.window) + 1}")
     lead, rest = _task(r, turn)

@@ -31,7 +31,7 @@ def review(r: Review, passes: int = 1) -> Generator[Ask | Publish | Join, Any, R
     shown, tries = tuple(Prompt(r, window) for window in r.shown), 2 * passes
     flows = [reviewers.reviewer(r, shown, i, tries) for i in range(len(r.reviewers))]
     # The defender's priors need nothing of the reviewers, so they are measured beside them.
-    measured = defender.prior(r, shown[0], tries) if r.scores and not r.verdicts else _no_prior()
+    measured = defender.prior(r, shown[0], tries) if r.measures and not r.verdicts else _no_prior()
     *reviewed, (prior, no_prior) = yield Join((*flows, measured))
     reviewers.enough(r, reviewed)
     claims, groups = reviewers.gather(r, reviewed)

@@ -23,7 +23,9 @@ def synthesize(
         return None, (), (), ()
     verdicts = {j.verdict.claim: j.verdict.verdict for j in judged}
     rejected = tuple(c.id for c in claims if verdicts[c.id] == "REJECT")
-    bounds = schemas.Bounds(claims=tuple(c.id for c in claims), revisit=rejected, free=r.free_text)
+    bounds = schemas.Bounds(
+        claims=tuple(c.id for c in claims), revisit=rejected, free=r.traits(r.synthesizer_role).free_text
+    )
     fmt, worst = schemas.format_of(schemas.SynthesisReply, bounds)
     rows: list[prompts.Value] = [{"id": c.id, "verdict": verdicts[c.id], "problem": Foreign(c.problem)} for c in claims]
     values: dict[str, prompts.Value] = {

@@ -69,8 +69,8 @@ def _tokens(plan: Plan, request: Request, known: bool) -> str:
 
 
 def _asked(r: protocol.Review, claims: int) -> str:
-    per_claim = 4 if r.scores else 2  # a reason, two label orders, an amended proposal
-    return f"at most {claims * per_claim + (2 if r.scores else 0)}"
+    per_claim = 4 if r.measures else 2  # a reason, two label orders, an amended proposal
+    return f"at most {claims * per_claim + (2 if r.measures else 0)}"
 
 
 def _indented(text: str) -> list[str]:

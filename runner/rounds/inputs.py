@@ -11,7 +11,7 @@ from typing import Any
 from runner import store
 from runner.brain.root import shown
 from runner.errors import Integrity
-from runner.protocols.round import Review, Reviewer
+from runner.protocols.review import Review, Reviewer, Traits
 from runner.render import About
 from runner.values import Claim, Sampling, Tryout, Verdict
 
@@ -100,9 +100,14 @@ def _review(data: dict[str, Any]) -> Review:
                 "given": tuple(_tryout(t) for t in data["given"]),
                 "verdicts": tuple(Verdict.from_json(v) for v in data["verdicts"]),
                 "sampling": Sampling(**data["sampling"]),
+                "roles": {role: _traits(t) for role, t in data.get("roles", {}).items()},
             }
         )
     )
+
+
+def _traits(data: dict[str, Any]) -> Traits:
+    return Traits(**(data | {"sampling": Sampling(**data["sampling"])}))
 
 
 def _tryout(data: dict[str, Any]) -> Tryout:

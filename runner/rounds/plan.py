@@ -15,6 +15,7 @@ from runner.brain.context import materialize
 from runner.brain.root import kind, read_bytes, shown
 from runner.errors import Refused
 from runner.protocols import round as protocol
+from runner.protocols.review import Traits
 from runner.rounds import baseline, seed, templates
 from runner.rounds.fit import CONTEXT_CEILING, fit, shortened, tokens_of
 from runner.rounds.inputs import Inputs
@@ -49,7 +50,8 @@ class Setup:
 
     engine: its identity; `none` in scaffold mode. profile, model: as the user named them.
 
-    roles: of the profile, a persona's own, `reviewers`, `defender`, `synthesizer`, else `default`.
+    roles: that have a model of their own: a persona's name, `reviewers`, `defender`, `synthesizer`; else `default`.
+    warnings: about the run itself.
     context_tokens: the most a prompt and its reply may take together.
     """
 
@@ -64,7 +66,7 @@ class Setup:
     margin: float
     floor: float
     deadline_s: float | None
-    roles: Mapping[str, str]
+    roles: Mapping[str, Traits]
     models: Mapping[str, Mapping[str, str]]
     engine: str
     scores: bool
@@ -73,6 +75,7 @@ class Setup:
     model: str | None
     tokenizer: Tokenizer | None
     context_tokens: int
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +102,7 @@ def plan(artifact: Artifact, options: Options, setup: Setup) -> Plan:
     _check_text(options)
     clean = None if options.dry_run else check_clean(artifact, folder, options.allow_dirty)
     chosen = personas.resolve(artifact.root, options.personas, options.ad_hoc, options.reviewers, setup.charters)
-    warnings = [*chosen.warnings]
+    warnings = [*setup.warnings, *chosen.warnings]
     for persona in chosen.personas:
         warnings += guard.lint_charter(persona.name, persona.charter or "")
     mode = baseline.mode(options.review_mode, folder, number, artifact)
@@ -281,6 +284,7 @@ def _review(
         synthesizer=use_synthesizer,
         scores=setup.scores,
         sampling=setup.sampling,
+        roles=roles,
         margin=setup.margin,
         floor=setup.floor,
         deadline_s=setup.deadline_s,
@@ -302,5 +306,5 @@ def _linked(artifact: Artifact, setup: Setup) -> tuple[list[tuple[str, str]], li
     return [("linked documents", found.text)], [*found.warnings, *lost]
 
 
-def _role(roles: Mapping[str, str], *names: str) -> str:
+def _role(roles: Mapping[str, object], *names: str) -> str:
     return next((n for n in names if n in roles), "default")

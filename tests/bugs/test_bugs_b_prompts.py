@@ -102,8 +102,8 @@ def test_B4_B7_tokens_of_a_prompt(root, says):
     """Tokenised for the bundled model, a prompt with all the markers has as many control tokens as one without, all of
     the chat template; the first of them, and no second like it, begins the prompt."""
     api = pytest.importorskip("llama_cpp.llama_cpp")
-    from runner.config import find_model
     from runner.engines.llama_vocab import LlamaTokenizer
+    from runner.manifests import find_model
 
     tokenizer = LlamaTokenizer(str(find_model("smollm2-135m-instruct").path))
     counts = []

@@ -16,9 +16,9 @@ import pytest
 from helpers import LEAF, open_, replace, settings, tree, write
 from hostile import FEEDBACK, Says, claim, debate, files
 
-from runner import runs
 from runner.errors import RunnerError
 from runner.journal import Journal
+from runner.settings import threads
 
 SENTENCE = "The limit is the same for all shops."
 GOOD = [claim(SENTENCE, "Each shop has its own limit.")]
@@ -50,7 +50,7 @@ def test_G3_one_thread(root, says):
 def test_G7_what_ran_is_said(root, says, monkeypatch):
     """Threads are the cores that the process may use, not the machine's; the engine's name is in the files."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
-    assert runs.threads(settings(root).profile) == 1
+    assert threads(settings(root).profile) == 1
     says(Says(GOOD))
     opened = open_(root)
     assert "engine: fake" in files(opened.place.folder)["transcript.md"]
@@ -153,7 +153,7 @@ def test_H9_a_dry_run_is_dry(demo, says, monkeypatch, capsys):
     def never(*_: object) -> None:
         raise RunnerError("an engine was opened")
 
-    monkeypatch.setattr(runs, "open_engine", never)
+    monkeypatch.setattr("runner.settings.open_engine", never)
     monkeypatch.setattr(Journal, "open", never)
     write(demo.parent / "models/gone.yaml", b"name: gone\nfiles: [{path: gone.gguf, sha256: ab}]\n")
     before = tree(demo.parent, local=True)

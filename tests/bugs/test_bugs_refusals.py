@@ -84,7 +84,7 @@ CASES: dict[str, tuple[Prepare, tuple[str, ...], int, tuple[str, ...]]] = {
     "fake-option": (with_profile("engine: fake\nfake: {x: 1}"), ODD, 2, ("x",)),
     "fake-fault": (with_profile("engine: fake\nfake: {faults: {a: b}}"), ODD, 2, ("b",)),
     "fake-unnamed": (put("../configs/cpu.yaml", b"engine: fake\n"), (*OPEN[:4], "--feedback", "x"), 2, ("fake",)),
-    "two-models": (with_profile("roles: {default: a, defender: b}"), ODD, 2, ("odd.yaml", "one model")),
+    "no-default-model": (with_profile("roles: {defender: a}"), ODD, 2, ("odd.yaml", "default")),
     "no-model": (with_profile("roles: {default: nobody}"), ODD, 2, ("nobody",)),
     "model-path": (None, (*OPEN[:4], "--feedback", "x", "--model", "no.gguf"), 2, ("no.gguf",)),
     "model-missing": (put("../models/m.yaml", b"name: m\nfiles: [{path: m.gguf}]\n"),

@@ -274,8 +274,8 @@ def test_sigterm_is_143() -> None:
     code = (
         "import os, signal, sys; from runner import cli\n"
         "from runner.cli import models\n"
-        "from runner import config\n"
-        "config.manifests = lambda project: os.kill(os.getpid(), signal.SIGTERM) or signal.pause()\n"
+        "from runner import manifests\n"
+        "manifests.manifests = lambda project: os.kill(os.getpid(), signal.SIGTERM) or signal.pause()\n"
         "sys.exit(cli.run(['models', 'list']))"
     )
     done = subprocess.run(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from runner import cli, runs
+from runner import cli, config
 
 LEAF = "project-brain/tree/auth/session-store.md"
 THREAD = "project-brain/threads/webhook-delivery"
@@ -21,7 +21,7 @@ OPEN = ("--personas", "red-team,ops-readiness", "--feedback", "Is it ready?", "-
 def project(demo: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project whose engines cannot be loaded and whose git data cannot be read."""
     monkeypatch.chdir(demo.parent)
-    monkeypatch.setattr(runs, "open_engine", lambda _: pytest.fail("an engine was loaded"))
+    monkeypatch.setattr("runner.settings.open_engine", lambda _: pytest.fail("an engine was loaded"))
     monkeypatch.setattr("runner.brain.worktree.changes", lambda *_: pytest.fail("git data was read"))
     return demo.parent
 
@@ -56,8 +56,8 @@ def test_it_also_plans_on_a_read_only_brain_without_the_model(
     project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The missing file is a line, tokens are unknown, exit 0."""
-    monkeypatch.setattr("runner.config.find_spec", lambda _: None)
-    monkeypatch.setattr("runner.config.model_folders", lambda _: (Path(runs.config.bundled("models")),))
+    monkeypatch.setattr("runner.manifests.find_spec", lambda _: None)
+    monkeypatch.setattr("runner.manifests.model_folders", lambda _: (Path(config.bundled("models")),))
     for folder in [project, *project.rglob("*")]:
         folder.chmod(folder.stat().st_mode & ~(stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH))
     assert cli.run(["open", LEAF, *OPEN]) == 0

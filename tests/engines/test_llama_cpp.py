@@ -21,10 +21,10 @@ import pytest
 from pydantic import BaseModel, Field
 
 from runner import schemas
-from runner.config import find_model
-from runner.engines import llama_cpp
+from runner.engines import llama_cpp, llama_grammars
 from runner.engines.llama_cpp import LlamaCpp
 from runner.errors import Integrity, RunnerError, UsageError
+from runner.manifests import find_model
 from runner.values import Format, Message, Reply, Request, Sampling, Segment
 
 pytestmark = pytest.mark.model
@@ -67,9 +67,9 @@ def engine(shared_engine: LlamaCpp) -> Iterator[LlamaCpp]:
 
 def idle(engine: LlamaCpp) -> tuple[int, int]:
     """(cells taken, sequences free), as the engine counts them, which must be what llama.cpp holds."""
-    empty = [s for s in range(SEQS) if C.llama_memory_seq_pos_max(engine._mem, s) < 0]
-    assert sorted(engine._free_seqs) == empty
-    return engine._used(), len(engine._free_seqs)
+    empty = [s for s in range(SEQS) if C.llama_memory_seq_pos_max(engine._cells._memory, s) < 0]
+    assert sorted(engine._cells.free_seqs) == empty
+    return engine._cells.used(), len(engine._cells.free_seqs)
 
 
 def request(key: str, *texts: str, shared: Sequence[int] = (2,), document: str = DOCUMENT, **more: Any) -> Request:
@@ -137,9 +137,9 @@ def test_prefix_of_two_flows(engine):
     """Two flows over the same text share it; the end of one leaves it to the other."""
     contract.run(engine, request("r", "One?"), flow="a.md")
     contract.run(engine, request("r", "One?"), flow="b.md")
-    held = engine._used()
+    held = engine._cells.used()
     engine.release("a.md")
-    assert engine._used() == held == prefix_tokens(engine, request("r", "One?"), 2)
+    assert engine._cells.used() == held == prefix_tokens(engine, request("r", "One?"), 2)
 
 
 def test_whole_prompt_as_prefix(engine):
@@ -162,14 +162,14 @@ def test_eviction_when_cells_are_short():
         replies = []
         for _ in range(1000):
             replies += engine.step()
-            most = max(most, engine._used())
+            most = max(most, engine._cells.used())
             if not engine.busy():
                 break
         assert sorted(r.key for _, r in replies) == sorted(f"r/{i}" for i in range(10))
         assert 192 < most <= 256
         engine.release("a")
         engine.release("b")
-        assert (engine._used(), len(engine._free_seqs)) == (0, 8)
+        assert (engine._cells.used(), len(engine._cells.free_seqs)) == (0, 8)
     finally:
         engine.close()
 
@@ -221,23 +221,23 @@ def test_forget_gives_cells_back(engine):
     """What was kept goes when it is forgotten; the document stays."""
     first, _ = reason_of(engine, keep=True)
     prefix = prefix_tokens(engine, first, 2)
-    assert engine._used() > prefix
+    assert engine._cells.used() > prefix
     engine.forget("a.md", ["reason"])
-    assert engine._used() == prefix
+    assert engine._cells.used() == prefix
 
 
 def test_kept_only_when_it_stopped(engine):
     """A reply that was cut is never continued."""
     contract.run(engine, request("r", "Tell me everything.", keep=True, max_tokens=2))
-    assert engine._used() == prefix_tokens(engine, request("r", "x"), 2)
+    assert engine._cells.used() == prefix_tokens(engine, request("r", "x"), 2)
 
 
 def test_same_key_kept_twice(engine):
     """A second sequence under the same name takes nothing from the pool."""
     reason_of(engine, keep=True)
-    held = engine._used()
+    held = engine._cells.used()
     reason_of(engine, keep=True)
-    assert engine._used() == held
+    assert engine._cells.used() == held
 
 
 def test_another_reply_is_not_continued(engine):
@@ -426,7 +426,7 @@ def test_wave_of_reviewers():
 def test_a_grammar_at_its_limit_does_not_end_the_next_request(engine, monkeypatch):
     """Copies of a matcher share one automaton: after an error the next try gets a new one, and ends well."""
     small = llguidance.LLParserLimits(verbose_errors=False, max_lexer_states=200)
-    monkeypatch.setattr(llama_cpp, "_limits", lambda: small)
+    monkeypatch.setattr(llama_grammars, "limits", lambda: small)
     (first, _), *_ = reviewers(LONGER, 1, 3)
     asked = [replace(first, key=f"same-{i}", max_tokens=40, sampling=Sampling(seed=i)) for i in range(3)]
     assert {r.finish for r in contract.run(engine, *asked[:2]).values()} == {"error"}

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from jinja2.exceptions import TemplateError
 
 from runner import guard
-from runner.config import find_model
 from runner.engines.llama_vocab import LlamaTokenizer, Vocab, meta
 from runner.errors import Integrity, UsageError
+from runner.manifests import find_model
 from runner.values import Message, Segment
 
 pytestmark = pytest.mark.model

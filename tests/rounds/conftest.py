@@ -12,7 +12,7 @@ from faults import QuickDisk
 from helpers import Engines, make
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from runner import runs, store
+from runner import store
 from runner.engines import fake
 
 
@@ -32,7 +32,7 @@ def root(tmp_path: Path) -> Path:
 def engines(monkeypatch: pytest.MonkeyPatch) -> Engines:
     """Every fake engine that a command opens."""
     made = Engines()
-    monkeypatch.setattr(runs, "open_engine", made)
+    monkeypatch.setattr("runner.settings.open_engine", made)
     return made
 
 

@@ -112,7 +112,7 @@ def long_leaf(root):
 def test_a_long_document_is_reviewed_in_windows(root):
     """Every byte is shown to every persona, quotes come from all windows, and it says so."""
     long_leaf(root)
-    name = make_profile(root, "small", claims=2, context_tokens=1500)
+    name = make_profile(root, "small", claims=2, context_tokens=1750)
     opened = open_(root, name=name)
     data = record(opened.place)
     assert data["complete"] and len(opened.inputs.review.windows) > 1
@@ -136,7 +136,7 @@ def test_a_long_document_is_reviewed_in_windows(root):
 def test_a_window_that_fails_is_named_and_the_round_is_partial(root):
     """Coverage lists what was not shown; the rest stands; resume asks only for that."""
     long_leaf(root)
-    name = make_profile(root, "small", claims=2, context_tokens=1500, faults={"reviewer/red-team/w2*": "timeout"})
+    name = make_profile(root, "small", claims=2, context_tokens=1750, faults={"reviewer/red-team/w2*": "timeout"})
     opened = open_(root, name=name)
     assert opened.result.exhausted == ("reviewer/red-team/w2",)
     missing = record(opened.place)["coverage"]["not_shown"]
@@ -146,7 +146,7 @@ def test_a_window_that_fails_is_named_and_the_round_is_partial(root):
     assert "coverage: red-team did not read characters " in transcript
     assert "did not read part of it: window 2: timeout" in (opened.place.folder / "tryouts/red-team.md").read_text()
     before = record(opened.place)["claims"]
-    make_profile(root, "small", claims=2, context_tokens=1500)
+    make_profile(root, "small", claims=2, context_tokens=1750)
     again = resume(root, name=name)
     assert again.result.exhausted == () and record(again.place)["coverage"]["not_shown"] == []
     assert record(again.place)["claims"][: len(before)] == before

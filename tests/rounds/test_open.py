@@ -10,7 +10,7 @@ import pytest
 from faults import QuickDisk
 from helpers import ALONE, AT, FOLDER, LEAF, THREAD, THREE, Engines, changed, load, open_, place_of, record, tree, write
 
-from runner import runs, store
+from runner import store
 
 NOTE = "**FAKE ENGINE: no model read this document; every word of this round is made up.**\n\n"
 FILES = [
@@ -326,7 +326,7 @@ def test_order(root, script, monkeypatch):
         engine.submit = lambda flow, request: (log.append(f"ask {request.key}"), submit(flow, request))
         return engine
 
-    monkeypatch.setattr(runs, "open_engine", open_engine)
+    monkeypatch.setattr("runner.settings.open_engine", open_engine)
     monkeypatch.setattr(store, "disk", Watching(log))
     open_(root, FOLDER, reviewers=1)
     assert log[: log.index("ask reviewer/red-team")] == [

@@ -25,7 +25,7 @@ from helpers import (
     write,
 )
 
-from runner import config, runs, store
+from runner import manifests, runs, store
 from runner.brain import artifact as artifacts
 from runner.brain.root import find_root
 from runner.errors import EXIT_INTEGRITY, EXIT_REFUSED, Incomplete, RunnerError
@@ -268,7 +268,7 @@ def test_missing_model_file(root, model):
 def test_altered_model_file(root, model, monkeypatch):
     """Same length, other bytes: exit 5 before anything is written."""
     monkeypatch.setattr(runs, "open_tokenizer", lambda s: None)
-    sha = config.find_model("tiny", root.parent).manifest.files[0].sha256
+    sha = manifests.find_model("tiny", root.parent).manifest.files[0].sha256
     model.write_bytes(b"TINY")
     s = settings(root, "tiny")
     planned = runs.open_plan(load(root), Options(personas=("red-team",), feedback="x"), s)

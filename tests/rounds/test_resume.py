@@ -328,7 +328,7 @@ def test_body_changed_during_the_round(root, script, monkeypatch):
         engine.submit = edit
         return engine
 
-    monkeypatch.setattr(runs, "open_engine", editing)
+    monkeypatch.setattr("runner.settings.open_engine", editing)
     with pytest.raises(Integrity) as caught:
         open_(root)
     assert caught.value.message == "the artifact's body has changed since the round was opened"

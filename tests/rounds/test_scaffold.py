@@ -188,6 +188,6 @@ def test_own_claims_hold_entries_only():
 
 def test_no_engine_installed_is_scaffold_mode(root, monkeypatch):
     """The default profile without its packages."""
-    monkeypatch.setattr(runs, "_installed", lambda *_: False)
+    monkeypatch.setattr("runner.settings._installed", lambda *_: False)
     assert runs.settings(None, None, root.parent).none
     assert not settings(root, "fake").none

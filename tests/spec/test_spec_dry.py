@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from as_typed import LEAF, TWO, debate, edit, judged, tree
 
-from runner import runs
 from runner.rounds import dry
 
 CLOSE = ("close", LEAF, "--patches-status", "applied", "--dry-run")
@@ -135,7 +134,7 @@ def test_no_engine_is_loaded(
     project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rule 6: the wrapped prompts are printed, and nothing is asked."""
-    monkeypatch.setattr(runs, "open_engine", lambda _: pytest.fail("an engine was loaded"))
+    monkeypatch.setattr("runner.settings.open_engine", lambda _: pytest.fail("an engine was loaded"))
     assert debate(*OPEN) == 0
     out = capsys.readouterr().out
     assert out.count("\n=== prompt of reviewer/") == 2
