@@ -50,7 +50,8 @@ class VllmConfig(Checked):
 class ServerConfig(Checked):
     """Settings of the server engine. endpoints: http://host:port, or unix:/path of a socket; in_flight: requests at the
     same time, of each endpoint; model: what the server calls it (None: the only one it has); retries: of a request
-    that failed on its way; timeout_s: of a request without a deadline; api_key_env: the variable that holds a key."""
+    that failed on its way; timeout_s: of a request without a deadline; api_key_env: the variable that holds a key;
+    allow_control_tokens: send a document that holds control tokens to a server that takes strings only."""
 
     endpoints: list[str] = Field(default_factory=lambda: ["http://127.0.0.1:8080"], min_length=1)
     in_flight: int = Field(8, ge=1, le=256)
@@ -59,6 +60,7 @@ class ServerConfig(Checked):
     connect_timeout_s: float = Field(5.0, gt=0)
     timeout_s: float = Field(600.0, gt=0)
     api_key_env: str | None = None
+    allow_control_tokens: bool = False
 
 
 ENGINES = ("llama.cpp", "vllm", "server", "fake", "none")
@@ -82,6 +84,7 @@ class Profile(Checked):
     floor: float = Field(0.05, gt=0, le=0.25)
     deadline_s: float | None = Field(None, gt=0)
     flash_attention: bool = False
+    batch_tokens: int = Field(512, ge=32, le=4096)
     feedback: str | None = None
     allow_hosts: list[str] = Field(default_factory=list)
     memory_gib: float | None = Field(None, gt=0)

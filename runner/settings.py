@@ -120,6 +120,11 @@ def settings(
     return Settings(loaded, source, found, samplings, named)
 
 
+def with_profile(s: Settings, profile: Profile) -> Settings:
+    """The same models under other settings."""
+    return replace(s, profile=profile)
+
+
 def _check_format(engine: str, model: Model) -> None:
     wanted = "safetensors" if engine == "vllm" else "gguf"
     if model.manifest.format != wanted:
@@ -185,10 +190,10 @@ def open_tokenizer(s: Settings, role: str = "default") -> Tokenizer | None:
                 return None
             return LlamaTokenizer(str(model.path), model.manifest.context_tokens)
         case "vllm" if model is not None:
-            try:
-                from runner.engines.vllm_vocab import VllmTokenizer
-            except ImportError:
+            if not _installed("vllm"):
                 return None
+            from runner.engines.vllm_vocab import VllmTokenizer
+
             return VllmTokenizer(model.path, model.manifest.context_tokens)
     return None
 
@@ -281,7 +286,10 @@ def _server(s: Settings) -> Engine:
     from runner.engines.server import Server
 
     p = s.profile
-    return Server(p.server, context_tokens=p.context_tokens, allow_hosts=p.allow_hosts)
+    return Server(
+        p.server, context_tokens=p.context_tokens, allow_hosts=p.allow_hosts,
+        allow_control_tokens=p.server.allow_control_tokens,
+    )  # fmt: skip
 
 
 def _vllm(p: Profile, model: Model) -> Engine:
@@ -297,5 +305,5 @@ def _llama_cpp(p: Profile, model: Model) -> Engine:
     manifests.verify_model(model)
     return LlamaCpp(
         model.path, context_tokens=p.context_tokens, model_context=model.manifest.context_tokens, threads=threads(p),
-        flash_attention=p.flash_attention,
+        flash_attention=p.flash_attention, batch_tokens=p.batch_tokens,
     )  # fmt: skip

@@ -82,7 +82,8 @@ def test_unknown_profile(home):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("temperture: 1\n", "unknown key 'temperture'\nhint: known: allow_hosts, claims, context_tokens, deadline_s, "
+        ("temperture: 1\n", "unknown key 'temperture'\nhint: known: allow_hosts, batch_tokens, claims, "
+         "context_tokens, deadline_s, "
          "engine, fake, feedback, flash_attention, floor, margin, max_running, memory_gib, roles, sampling, server, "
          "threads, vllm, wait_s"),
         ("marginn: 0.1\n", "unknown key 'marginn'\nhint: did you mean 'margin'?"),

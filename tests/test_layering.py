@@ -27,6 +27,7 @@ ALLOWED: dict[str, set[str]] = {
     "config": _PURE,
     "manifests": _PURE | {"config"},
     "device": _PURE | {"config"},
+    "bench": _PURE | {"config", "store", "settings", "scheduler", "journal", "protocols", "render", "engines"},
     "settings": _PURE | {"config", "manifests", "device", "offline", "engines"},
     "offline": _PURE,
     "engines": _PURE | {"store", "config"},

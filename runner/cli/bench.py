@@ -1,114 +1,163 @@
-"""debate bench: one wave of reviewers on a document of about 1,700 tokens, and where the time goes."""
+"""debate bench: a whole round on a document of about 1,700 tokens, beside what the machine could do at best."""
 
 from __future__ import annotations
 
 import json
-import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from runner.cli import common
+from runner.cli.common import out
 from runner.errors import EXIT_DONE, UsageError
 
 if TYPE_CHECKING:
-    from runner.protocols.round import Review
-    from runner.runs import Settings
+    from runner.bench.workload import Measured
+    from runner.engines.llama_raw import Rates
+    from runner.settings import Settings
 
 
 def bench(
     reviewers: Annotated[int, typer.Option("--reviewers", help="How many side by side.")] = 5,
-    profile: Annotated[str | None, typer.Option("--profile", help="Run profile; default: cpu.")] = None,
-    model: Annotated[str | None, typer.Option("--model", help="A model by name or path.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+    document: Annotated[str | None, typer.Option("--document", help="A text file to review in the round.")] = None,
+    profile: common.ProfileOpt = None,
+    model: common.ModelOpt = None,
+    engine: common.EngineOpt = None,
+    wait_s: common.WaitS = None,
+    tune: Annotated[
+        bool,
+        typer.Option("--tune", help="Try threads, flash attention and batch sizes; write the best into the profile."),
+    ] = False,
+    as_json: common.Json = False,
 ) -> int:
-    """Measure one wave: share of time inside llama_decode, shared prefix, tokens per second, forced tokens."""
-    from runner import runs
+    """Measure a whole round, per phase, and how far it is from the raw rates of the machine."""
+    from runner import settings as settings_of
 
-    settings = runs.settings(profile, model, None)
-    figures = _measure(_review(settings, reviewers), settings)
+    if tune:
+        return _tune(profile, model, wait_s, as_json)
+    settings = settings_of.settings(profile, model, None, engine=engine, wait_s=wait_s)
+    if settings.none:
+        raise UsageError("there is no engine to measure", hint="make setup installs llama.cpp; --engine names another")
+    figures = _measure(settings, reviewers, document)
     if as_json:
-        print(json.dumps({"schema": "bench/1", "ok": True} | figures))  # noqa: T201
-        return EXIT_DONE
-    for line in _lines(figures):
-        print(line)  # noqa: T201
+        common.out_json({"schema": "bench/2", "ok": True} | figures)
+    else:
+        for line in _lines(figures):
+            out(line)
     return EXIT_DONE
 
 
-def _review(settings: Settings, reviewers: int) -> Review:
-    from runner import config, render
-    from runner.protocols.round import Review, Reviewer
-
-    charters = sorted((config.bundled("prompts") / "personas").glob("*.md"))
-    if not 1 <= reviewers <= len(charters):
-        raise UsageError(f"--reviewers must be 1 to {len(charters)}")
-    body = (config.bundled("prompts") / "bench" / "document.md").read_text(encoding="utf-8")
-    templates = config.texts("prompts/review", "*.md.j2", None)
-    return Review(
-        scope="leaf",
-        title="Bench",
-        path="bench.md",
-        body=body,
-        front="",
-        about=render.About("Bench", 1, "bench-round-01", ""),
-        feedback="Is this ready to be built?",
-        reviewers=tuple(Reviewer(p.stem, p.read_text(encoding="utf-8").rstrip("\n")) for p in charters[:reviewers]),
-        templates={k.removesuffix(".md.j2"): v for k, v in templates.items()},
-        file_templates={},
-        max_claims=settings.profile.claims,
-        sampling=settings.sampling,
-    )
-
-
-def _measure(review: Review, settings: Settings) -> dict[str, Any]:
+def _measure(settings: Settings, reviewers: int, document: str | None) -> dict[str, Any]:
     from runner import settings as settings_of
-    from runner.protocols.round import reviewer_request
+    from runner.bench import workload
 
-    requests = [reviewer_request(review, None, i) for i in range(len(review.reviewers))]
+    body = workload.document() if document is None else common.text_of("--document", f"@{document}")
+    review = workload.bench_review(settings, reviewers, body)
     with settings_of.engine_of(settings) as engine:
-        start = time.perf_counter()
-        for request in requests:
-            engine.check(request)
-            engine.submit("bench", request)
-        replies = []
-        while engine.busy():
-            replies += [reply for _, reply in engine.step()]
-        wall = time.perf_counter() - start
-        decode = float(getattr(engine, "decode_s", 0.0))
-        decoded = int(getattr(engine, "decoded", 0))
-    shared = max(r.tokens_cached for r in replies)
-    return {
-        "engine": settings_of.engine_name(settings),
+        measured = workload.whole_round(engine, review, settings.manifest_sha256)
+        wasted = int(getattr(engine, "wasted", 0))
+        name = engine.identity
+    assert measured.result is not None
+    first = max((r.tokens_cached for r in measured.of("reviewers")), default=0)
+    figures = {
+        "engine": name,
         "model": None if settings.model is None else settings.model.manifest.name,
         "threads": settings_of.threads(settings.profile),
-        "wall_s": round(wall, 3),
-        "decode_share": round(decode / wall, 4),
-        "decoded_tokens": decoded,
-        "shared_prefix_tokens": shared,
-        "tokens_in": sum(r.tokens_in for r in replies),
-        "tokens_out": sum(r.tokens_out for r in replies),
-        "forced": sum(r.forced for r in replies),
-        "replies": [
-            {"key": r.key, "finish": r.finish, "tokens_in": r.tokens_in, "tokens_cached": r.tokens_cached,
-             "tokens_out": r.tokens_out, "forced": r.forced, "ms": r.ms}
-            for r in sorted(replies, key=lambda r: r.key)
-        ],
-    }  # fmt: skip
+        "reviewers": reviewers,
+        "claims": len(measured.result.claims),
+        "wall_s": round(measured.wall_s, 3),
+        "phases_s": {k: round(v, 3) for k, v in measured.phases.items()},
+        "model_s": round(measured.model_s, 3),
+        "overhead": round(measured.wall_s / measured.model_s - 1, 4) if measured.model_s else None,
+        "decoded_tokens": measured.decoded,
+        "shared_prefix_tokens": first,
+        "tokens_in": sum(r.tokens_in for r in measured.replies),
+        "tokens_out": sum(r.tokens_out for r in measured.replies),
+        "forced": sum(r.forced for r in measured.replies),
+        "finishes": sorted({r.finish for r in measured.replies}),
+    }
+    if settings.profile.engine == "llama.cpp" and settings.model is not None and measured.result.claims:
+        figures |= _beside_the_floor(settings, measured, wasted, first)
+    return figures
+
+
+def _beside_the_floor(settings: Settings, measured: Measured, wasted: int, prefix: int) -> dict[str, Any]:
+    """The raw rates are measured right after the round, on the same machine in the same state."""
+    from runner.bench.floor import floor_s, shapes
+
+    asked = shapes(measured, wasted)
+    rates = _rates(settings, prefix, sorted({1, *asked.widths.values()}))
+    floor = floor_s(asked, rates)
+    return {
+        "raw": {"prefill": round(rates.prefill, 1), "decode": {str(w): round(v, 1) for w, v in rates.decode.items()}},
+        "prefill_tokens": asked.prefill,
+        "sampled": asked.sampled,
+        "widths": asked.widths,
+        "wasted_guesses": wasted,
+        "floor_s": round(floor, 3),
+        "over_floor": round(measured.wall_s / floor, 3),
+    }
+
+
+def _rates(settings: Settings, prefix: int, widths: list[int]) -> Rates:
+    from runner.engines.llama_raw import raw_rates
+    from runner.settings import threads
+
+    assert settings.model is not None
+    return raw_rates(
+        settings.model.path, threads=threads(settings.profile), flash_attention=settings.profile.flash_attention,
+        batch_tokens=settings.profile.batch_tokens, prefix_tokens=prefix, widths=widths,
+    )  # fmt: skip
 
 
 def _lines(f: dict[str, Any]) -> list[str]:
-    unshared = f["tokens_in"] + f["tokens_out"]
+    phases = ", ".join(f"{k} {v:.1f} s" for k, v in f["phases_s"].items())
     lines = [
         f"{f['engine']}, model {f['model']}, {f['threads']} threads",
-        f"wall time                 {f['wall_s']:.1f} s for {len(f['replies'])} reviewers side by side",
-        f"inside llama_decode       {f['decode_share']:.1%} of it",
+        f"whole round               {f['wall_s']:.1f} s: {f['reviewers']} reviewers, {f['claims']} claims judged",
+        f"                          {phases}",
         f"shared prefix             {f['shared_prefix_tokens']} tokens, computed once",
-        f"tokens fed to the model   {f['decoded_tokens']} ({unshared} without sharing)",
-        f"reply tokens              {f['tokens_out']} ({f['forced']} forced, never sampled), "
-        f"{f['tokens_out'] / f['wall_s']:.0f} per second",
+        f"tokens of all prompts     {f['tokens_in']}",
+        f"reply tokens              {f['tokens_out']} ({f['forced']} forced, never sampled)",
     ]
-    for r in f["replies"]:
-        lines.append(
-            f"  {r['key']:<34} {r['tokens_in']} in, {r['tokens_cached']} of them shared, "
-            f"{r['tokens_out']} out, {r['ms']} ms"
-        )
+    if f["overhead"] is not None:
+        lines.append(f"inside the model          {f['model_s']:.1f} s; all the rest adds {f['overhead']:.1%}")
+    if f["decoded_tokens"]:
+        lines.append(f"tokens fed to the model   {f['decoded_tokens']}")
+    if "floor_s" in f:
+        raw = ", ".join(f"{v:.0f} at width {w}" for w, v in f["raw"]["decode"].items())
+        lines += [
+            f"raw rates here            prefill {f['raw']['prefill']:.0f} tokens/s; decoding {raw}",
+            f"floor at these rates      {f['floor_s']:.1f} s; the round took {f['over_floor']:.2f} times that",
+        ]
     return lines
+
+
+# ---- tune ----------------------------------------------------------------------------------------------------------
+
+
+def _tune(profile: str | None, model: str | None, wait_s: float | None, as_json: bool) -> int:
+    from runner import config, device
+    from runner import settings as settings_of
+    from runner.bench import tune
+
+    settings = settings_of.settings(profile, model, None, wait_s=wait_s)
+    if settings.profile.engine != "llama.cpp" or settings.model is None:
+        raise UsageError("--tune is for the llama.cpp engine", hint="the other engines tune themselves")
+    found = config.find(profile or "cpu", "configs", None)
+    rows = []
+    with device.held("cpu", settings.profile.wait_s):
+        for tried in tune.candidates(settings_of.threads(settings.profile)):
+            one = settings_of.with_profile(settings, settings.profile.model_copy(update=tried))
+            rates = _rates(one, tune.PREFIX, list(tune.WIDTHS))
+            rows.append(tune.Row(tried, rates.prefill, rates.decode, tune.round_s(rates.prefill, rates.decode)))
+            if not as_json:
+                out(rows[-1].line())
+    best = min(rows, key=lambda r: r.round_s)
+    path = tune.write(found, best.settings)
+    if as_json:
+        common.out_json({"schema": "tune/1", "ok": True, "best": best.settings, "profile": str(path),
+                         "tried": [r.to_json() for r in rows]})  # fmt: skip
+    else:
+        out(f"best: {json.dumps(best.settings)}, written to {path}")
+    return EXIT_DONE

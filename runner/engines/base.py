@@ -24,6 +24,8 @@ class Engine(Protocol):
 
     scores: can it measure `choices`?
     identity: name and version of the engine, for the record.
+    Two more may be stated, and are true where they are not. grammar: are quotes word for word by construction (else the
+    host looks for them)? repeatable: do the same submissions to a fresh engine give the same replies?
     """
 
     scores: bool

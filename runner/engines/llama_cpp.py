@@ -11,7 +11,6 @@ same requests give the same replies on the same machine and build.
 
 from __future__ import annotations
 
-import ctypes
 import time
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -26,17 +25,16 @@ from runner.engines.choices import Trie
 from runner.engines.llama_cells import Cells, Kept, Node
 from runner.engines.llama_grammars import Allowed, Grammars
 from runner.engines.llama_task import Task
-from runner.engines.llama_vocab import Vocab, open_model
+from runner.engines.llama_vocab import Vocab, open_context, open_model
 from runner.errors import RunnerError, UsageError
 from runner.values import Finish, Reply, Request, Segment
-
-_N_BATCH = 512  # tokens per llama_decode; more than n_batch aborts the process, so it is checked before every call
 
 
 class LlamaCpp:
     """See engines.base.Engine. context_tokens: cells of the pool; one sequence is bounded by the model's context.
+    batch_tokens: per llama_decode at most.
 
-    decode_s: wall time inside llama_decode; decoded: tokens fed to it.
+    decode_s: wall time inside llama_decode; decoded: tokens fed to it; wasted: those that were guessed and taken back.
     """
 
     scores = True
@@ -49,6 +47,7 @@ class LlamaCpp:
         model_context: int | None = None,
         threads: int = 2,
         flash_attention: bool = False,
+        batch_tokens: int = 512,
         n_seq_max: int = 128,
     ) -> None:
         self._model = open_model(str(path), vocab_only=False)
@@ -58,14 +57,16 @@ class LlamaCpp:
             raise UsageError("recurrent and hybrid models cannot share a prefix", path=str(path), hint="use another")
         self.vocab = Vocab(self._model)
         self.context_tokens: int = min(model_context or 1 << 30, C.llama_model_n_ctx_train(self._model))
-        self._ctx = _context(self._model, context_tokens, threads, flash_attention, n_seq_max)
+        self._n_batch = batch_tokens
+        self._ctx = open_context(self._model, context_tokens, threads, flash_attention, n_seq_max, batch_tokens)
         self._cells = Cells(C.llama_get_memory(self._ctx), context_tokens, n_seq_max)
-        self._batch = C.llama_batch_init(_N_BATCH, 0, 1)
+        self._batch = C.llama_batch_init(batch_tokens, 0, 1)
         self._grammars = Grammars(self.vocab, threads)
         self._waiting: list[Task] = []
         self._running: list[Task] = []
         self.decode_s = 0.0
         self.decoded = 0
+        self.wasted = 0
         self.identity = f"llama.cpp via llama-cpp-python {version('llama-cpp-python')}"
 
     # ---- the contract --------------------------------------------------------------------------------------------
@@ -204,13 +205,13 @@ class LlamaCpp:
         rows: list[tuple[Task, list[tuple[int, int]]]] = []  # task, (row in the batch, position of its token)
         n = 0
         for node in self._cells.building:
-            take = node.feed[: _N_BATCH - n]
+            take = node.feed[: self._n_batch - n]
             for i, token in enumerate(take):
                 self._put(n + i, token, node.pos + i, node.seq, False)
             n += len(take)
             del node.feed[: len(take)]
         for task in self._running:
-            take = task.batch(_N_BATCH - n)
+            take = task.batch(self._n_batch - n)
             wanted = task.wanted(len(take))
             for i, token in enumerate(take):
                 self._put(n + i, token, task.pos + i, task.seq, task.pos + i in wanted)
@@ -228,7 +229,7 @@ class LlamaCpp:
         b.seq_id[i][0] = seq
 
     def _call(self, n: int) -> None:
-        if not 0 < n <= _N_BATCH:
+        if not 0 < n <= self._n_batch:  # more than n_batch would abort the process
             raise RunnerError(f"a batch of {n} tokens", code="engine")
         self._batch.n_tokens = n
         start = time.perf_counter()
@@ -251,6 +252,7 @@ class LlamaCpp:
                 continue
             allowed: list[Allowed | None] = [next(masked) for _ in task.matchers()] or [None]
             finish, wrong = task.take([self._logits(row) for row, _ in found], allowed, self.vocab.eog)
+            self.wasted += wrong
             if wrong:
                 self._cells.take_back(task.seq, task.pos)
             if finish is not None:
@@ -297,17 +299,3 @@ class LlamaCpp:
             ms=round((time.monotonic() - task.admitted) * 1000),
         )  # fmt: skip
         return task.flow, reply
-
-
-def _context(model: object, n_ctx: int, threads: int, flash: bool, n_seq_max: int) -> ctypes.c_void_p:
-    p = C.llama_context_default_params()
-    p.n_ctx, p.n_batch, p.n_ubatch, p.n_seq_max = n_ctx, _N_BATCH, _N_BATCH, n_seq_max
-    p.kv_unified = True
-    p.flash_attn_type = int(flash)
-    p.n_threads = p.n_threads_batch = threads
-    ctx: ctypes.c_void_p = C.llama_init_from_model(model, p)
-    if not ctx:
-        raise RunnerError(
-            f"no memory for a context of {n_ctx} tokens", code="engine", hint="lower context_tokens in the profile"
-        )
-    return ctx

@@ -18,7 +18,7 @@ from jinja2.exceptions import TemplateError
 from jinja2.ext import loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from runner.errors import Integrity, UsageError
+from runner.errors import Integrity, RunnerError, UsageError
 from runner.values import Message, Segment
 
 _HOLE = re.compile("\ue000(\\d+)\ue001")
@@ -47,6 +47,21 @@ def open_model(path: str, *, vocab_only: bool) -> Any:
             "llama.cpp cannot load this file", path=path, hint="is it a GGUF file? `debate models verify` checks it"
         )
     return model
+
+
+def open_context(model: object, n_ctx: int, threads: int, flash: bool, n_seq_max: int, n_batch: int) -> ctypes.c_void_p:
+    """A context with one unified pool."""
+    p = C.llama_context_default_params()
+    p.n_ctx, p.n_batch, p.n_ubatch, p.n_seq_max = n_ctx, n_batch, n_batch, n_seq_max
+    p.kv_unified = True
+    p.flash_attn_type = int(flash)
+    p.n_threads = p.n_threads_batch = threads
+    ctx: ctypes.c_void_p = C.llama_init_from_model(model, p)
+    if not ctx:
+        raise RunnerError(
+            f"no memory for a context of {n_ctx} tokens", code="engine", hint="lower context_tokens in the profile"
+        )
+    return ctx
 
 
 class Vocab:

@@ -21,7 +21,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from runner import schemas
-from runner.engines import llama_cpp, llama_grammars
+from runner.engines import llama_grammars
 from runner.engines.llama_cpp import LlamaCpp
 from runner.errors import Integrity, RunnerError, UsageError
 from runner.manifests import find_model
@@ -280,7 +280,7 @@ def test_never_fits_is_an_error_not_a_hang():
 
 def test_deadline(engine, monkeypatch):
     """A late request ends as timeout at the next step; the others go on as if it had not been there."""
-    monkeypatch.setattr(llama_cpp, "_N_BATCH", 16)  # so that one step does not do it all
+    monkeypatch.setattr(engine, "_n_batch", 16)  # so that one step does not do it all
     late = request("late", "Why?", max_tokens=200, deadline_s=1e-6)
     scored = request("scored", "Verdict?", choices=LABELS, deadline_s=1e-6, shared=())
     replies = contract.run(engine, late, scored, request("calm", "Why?", deadline_s=1e6))
@@ -300,7 +300,7 @@ def test_batch_guard(engine, monkeypatch, n):
 
 def test_long_prompts_go_in_chunks(engine, monkeypatch):
     """A prompt longer than a batch is fed in several, none above the limit."""
-    monkeypatch.setattr(llama_cpp, "_N_BATCH", 16)
+    monkeypatch.setattr(engine, "_n_batch", 16)
     sizes, call = [], engine._call
     engine._call = lambda n: (sizes.append(n), call(n))
     try:

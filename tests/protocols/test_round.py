@@ -744,7 +744,9 @@ def test_synthesizer_names_a_claim_once():
     """Ids that are repeated are listed once."""
     theme = {"title": "A theme.", "text": "It is one.", "claims": ["C-02", "C-01", "C-02"]}
     reply = {"themes": [theme], "tensions": [], "revisit": ["C-02", "C-02"]}
-    run = drive(review(a_review(synthesizer=True)), says(REVIEWERS | EVEN | verdicts(C_02=REJECT) | {"synthesizer": reply}))
+    run = drive(
+        review(a_review(synthesizer=True)), says(REVIEWERS | EVEN | verdicts(C_02=REJECT) | {"synthesizer": reply})
+    )
     assert run.result.synthesis.themes[0].claims == ("C-02", "C-01")
     assert run.result.synthesis.revisit == ("C-02",)
 
