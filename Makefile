@@ -63,4 +63,13 @@ lint: setup
 	@$(BIN)/mypy runner
 
 clean:
-	rm -rf .venv .venv-vllm .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-vllm .demo dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+# One folder that installs without a network; see docs/air-gap.md. PYTHON takes a version here too: PYTHON=3.11
+override PYTHON := $(if $(filter 3.%,$(PYTHON)),python$(PYTHON),$(PYTHON))
+TARGET   ?= cpu
+BASELINE ?= x86-64-v3
+.PHONY: bundle
+bundle: | $(VENV)/bin/python
+	@$(BIN)/python tools/bundle/make.py --target $(TARGET) --python $(patsubst python%,%,$(notdir $(PYTHON))) \
+	  --baseline $(BASELINE) $(if $(PLATFORM),--platform $(PLATFORM)) $(if $(FETCH),--fetch)

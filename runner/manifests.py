@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -15,6 +16,8 @@ from pydantic import Field, ValidationError
 from runner.config import Checked, Profile, SamplingConfig, folders, load, meant, wrong, xdg
 from runner.errors import Integrity, UsageError
 from runner.values import Sampling
+
+PART = re.compile(r"-(\d{5})-of-(\d{5})$")  # how the files of a split GGUF end, before the suffix
 
 
 class ModelFile(Checked):
@@ -54,9 +57,9 @@ class Model:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Every file of the manifest; a GGUF model has one, a folder of safetensors many."""
+        """Every file of the manifest: that of a GGUF model or its parts, which lie together, or those of the folder."""
         if self.manifest.format == "gguf":
-            return (self.path,)
+            return (self.path, *(self.path.with_name(Path(f.path or "").name) for f in self.manifest.files[1:]))
         return tuple(self.path.parent / (f.path or "") for f in self.manifest.files)
 
 
@@ -84,7 +87,12 @@ def find_model(name: str, project: Path | None = None) -> Model:
         raise UsageError(f"no model named {name!r}", hint=meant(name, known))
     raw = known[name].read_bytes()
     manifest = load(Manifest, raw, str(known[name]))
-    return Model(manifest, str(known[name]), _weights(manifest, known[name], project), hashlib.sha256(raw).hexdigest())
+    return Model(manifest, str(known[name]), weights(manifest, known[name], project), hashlib.sha256(raw).hexdigest())
+
+
+def model_name(path: Path) -> str:
+    """The name of a model's manifest: that of its folder, or of its file without the suffix and the part's number."""
+    return path.name if path.is_dir() else PART.sub("", path.stem)
 
 
 def _by_path(name: str) -> Model:
@@ -92,10 +100,12 @@ def _by_path(name: str) -> Model:
     if not path.exists():
         hint = "models are local files: give the path of a .gguf file, or put it under $DEBATE_MODELS with a manifest"
         raise UsageError("no such model file", path=name, hint=hint)
-    beside = path.with_suffix(".yaml") if path.is_file() else path.parent / f"{path.name}.yaml"
+    beside = path.parent / f"{model_name(path)}.yaml"
     if beside.is_file():
         raw = beside.read_bytes()
         manifest = load(Manifest, raw, str(beside))
+        if len(manifest.files) > 1 and manifest.format == "gguf":  # any part was given; the first one is loaded
+            path = path.with_name(Path(manifest.files[0].path or path.name).name)
         return Model(manifest, str(beside), path.resolve(), hashlib.sha256(raw).hexdigest())
     if path.is_dir():
         raise UsageError("a model folder needs a manifest", path=name, hint=f"debate models add {name} writes one")
@@ -104,7 +114,7 @@ def _by_path(name: str) -> Model:
     return Model(manifest, str(path), path.resolve(), sha256)
 
 
-def _weights(manifest: Manifest, source: Path, project: Path | None) -> Path:
+def weights(manifest: Manifest, source: Path, project: Path | None) -> Path:
     """The first file of the manifest on this machine, or the folder it lies in. Integrity when it is missing."""
     file = manifest.files[0]
     places: list[Path] = []

@@ -28,6 +28,11 @@ ALLOWED: dict[str, set[str]] = {
     "manifests": _PURE | {"config"},
     "device": _PURE | {"config"},
     "bench": _PURE | {"config", "store", "settings", "scheduler", "journal", "protocols", "render", "engines"},
+    "gguf": {"errors"},
+    "model_folder": _PURE | {"engines"},
+    "model_facts": _PURE | {"config", "manifests", "gguf", "model_folder"},
+    "manifest_text": _PURE | {"manifests"},
+    "bulk": _PURE | {"brain", "rounds", "journal", "scheduler", "settings", "runs", "store", "config"},
     "settings": _PURE | {"config", "manifests", "device", "offline", "engines"},
     "offline": _PURE,
     "engines": _PURE | {"store", "config"},
@@ -35,7 +40,11 @@ ALLOWED: dict[str, set[str]] = {
     "protocols": _PURE | {"schemas", "prompts", "claims", "guard", "render"},
     "scheduler": _PURE | {"journal"},
     "brain": _PURE | {"store"},
-    "rounds": _PURE | {"store", "journal", "prompts", "brain", "protocols", "render", "claims", "guard"},
+    "publish": _PURE | {"store", "journal", "brain"},
+    "rounds": _PURE | {"store", "journal", "publish", "prompts", "brain", "protocols", "render", "claims", "guard"},
+    "debates": _PURE
+    | {"store", "journal", "publish", "prompts", "brain", "protocols", "render", "claims", "guard", "schemas", "config"}
+    | {"manifests", "settings", "scheduler"},
     "export": _PURE | {"render", "claims"},
 }
 # For typing only (under `if TYPE_CHECKING:`): the engine's contract.
