@@ -118,6 +118,11 @@ class Journal:
         file.appender.close()
         file.appender = None
 
+    def forget(self, flow: str) -> None:
+        """Close the flow's file and drop what was read of it: a run of thousands keeps the living ones only."""
+        self.close(flow)
+        self._files.pop(flow, None)
+
     def lines(self, flow: str) -> tuple[dict[str, Any], ...]:
         """All lines in the order written, with their `at`."""
         return tuple(self._file(flow).lines)

@@ -86,13 +86,34 @@ def _facts(model: Model) -> dict[str, str]:
 # ---- open and resume -----------------------------------------------------------------------------------------------
 
 
+class Planner:
+    """Plans rounds of one project: templates and tokenizer are loaded once."""
+
+    def __init__(self, s: Settings, project: Path) -> None:
+        self._tokenizer = open_tokenizer(s)
+        try:
+            self._setup = _setup(s, project, "", self._tokenizer)
+        except BaseException:
+            self.close()
+            raise
+
+    def plan(self, artifact: artifacts.Artifact, options: Options, opened_at: str) -> Plan:
+        """Check everything; nothing is written and no engine is loaded."""
+        return plan(artifact, options, replace(self._setup, opened_at=opened_at))
+
+    def close(self) -> None:
+        close = getattr(self._tokenizer, "close", None)
+        if close is not None:
+            close()
+
+
 def open_plan(artifact: artifacts.Artifact, options: Options, s: Settings, clock: Clock = now) -> Plan:
     """Check everything; nothing is written and no engine is loaded."""
-    tokenizer = open_tokenizer(s)
+    planner = Planner(s, artifact.root.parent)
     try:
-        return plan(artifact, options, _setup(s, artifact.root.parent, clock(), tokenizer))
+        return planner.plan(artifact, options, clock())
     finally:
-        _close(tokenizer)
+        planner.close()
 
 
 def open_round(planned: Plan, s: Settings, observe: Observe | None = None, clock: Clock = now) -> conduct.Opened:
@@ -120,7 +141,15 @@ def resume_settings(
     s = settings(profile or stored.profile, model or stored.model, project, engine=engine, wait_s=wait_s)
     if kind == "none":
         return s  # opened without an engine: any may go on
-    if s.profile.engine != kind:
+    check_models(stored, s)
+    return s
+
+
+def check_models(stored: inputs.Inputs, s: Settings) -> None:
+    """Raise when the round was opened on another engine, or with a model file that is not this one."""
+    if engine_kind(stored.engine) == "none":
+        return
+    if s.profile.engine != engine_kind(stored.engine):
         raise Refused("this round was opened with another engine", hint=f"it ran on {stored.engine}")
     for role in sorted({*stored.models, *s.models}):
         facts = _facts(s.models[role]) if role in s.models else {}
@@ -132,7 +161,6 @@ def resume_settings(
                 f"this is {facts.get('name')} (sha256 {facts.get('sha256')})",
                 hint="resume with the same model file, or give the round up with `debate abort`",
             )
-    return s
 
 
 def resume_round(
@@ -175,12 +203,6 @@ def _conduct(
         raise outcome.error
     opened: conduct.Opened = outcome.result
     return opened
-
-
-def _close(tokenizer: Tokenizer | None) -> None:
-    close = getattr(tokenizer, "close", None)
-    if close is not None:
-        close()
 
 
 # ---- abort, close --------------------------------------------------------------------------------------------------

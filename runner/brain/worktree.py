@@ -7,13 +7,13 @@ about are looked at, so a large work tree costs nothing.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runner.brain.artifact import Artifact
 from runner.brain.root import shown
-from runner.errors import Refused
+from runner.errors import Refused, UsageError
 
 if TYPE_CHECKING:
     from dulwich.repo import Repo
@@ -117,3 +117,50 @@ def _ignored(repo: Repo, name: bytes) -> bool:
     from dulwich.ignore import IgnoreFilterManager
 
     return bool(IgnoreFilterManager.from_repo(repo).is_ignored(os.fsdecode(name)))
+
+
+# ---- what changed since a commit -----------------------------------------------------------------------------------
+
+
+def changed_since(root: Path, ref: str, paths: Sequence[Path]) -> set[Path]:
+    """Of these files, those whose content differs from what the commit has under the same path: edited, new or renamed.
+
+    Committed or not makes no difference. UsageError when the reference or the history cannot be read.
+    """
+    from dulwich.errors import NotGitRepository
+    from dulwich.objectspec import parse_commit
+    from dulwich.repo import Repo
+
+    try:
+        repo = Repo.discover(str(root))
+    except NotGitRepository:
+        raise UsageError("--changed-since: the brain is in no git work tree", path=str(root)) from None
+    except Exception as error:
+        raise _no_history(root, ref, error) from error
+    with repo:
+        try:
+            tree = parse_commit(repo, ref).tree
+            top = Path(repo.path).resolve()
+            return {path for path in paths if _stored(repo, tree, _name(top, path)) != _now(repo, top, path)}
+        except Exception as error:  # a damaged or shallow repository raises all kinds of errors
+            raise _no_history(root, ref, error) from error
+
+
+def _no_history(root: Path, ref: str, error: Exception) -> UsageError:
+    return UsageError(
+        f"--changed-since {ref}: the commit cannot be read ({type(error).__name__})", path=str(root),
+        hint="name a commit, tag or branch that this clone holds; a shallow clone may lack it (fetch-depth: 0)",
+    )  # fmt: skip
+
+
+def _stored(repo: Repo, tree: bytes, name: bytes) -> bytes | None:
+    from dulwich.object_store import tree_lookup_path
+
+    try:
+        return bytes(tree_lookup_path(repo.object_store.__getitem__, tree, name)[1])
+    except (KeyError, NotADirectoryError):
+        return None
+
+
+def _now(repo: Repo, top: Path, path: Path) -> bytes | None:
+    return _blob_id(repo, _name(top, path), path) if os.path.lexists(path) else None

@@ -64,7 +64,7 @@ def resume_round(
     """The flow of an interrupted round, or of an open one whose failed requests are asked again."""
     with store.Lock(place.history):
         now = load(artifact.root, artifact.path, None)
-        _check_resumable(place, now)
+        _check_resumable(place, now, inputs.scratch)
         check_body(inputs, now)
         if min_reviewers is not None:
             least = min(min_reviewers, len(inputs.review.reviewers))
@@ -73,9 +73,9 @@ def resume_round(
         return (yield from _conduct(place, inputs, artifact, journal, files))
 
 
-def _check_resumable(place: Round, artifact: Artifact) -> None:
+def _check_resumable(place: Round, artifact: Artifact, scratch: bool) -> None:
     """Only the highest round goes on, and only while it is interrupted or open."""
-    found = history.state(artifact, place.history)
+    found = history.state(artifact, place.history, scratch=scratch)
     if found.number != place.number or found.state not in ("interrupted", "open"):
         where = shown(artifact.path)
         state = found.state if found.number == place.number else "not the latest round"
@@ -95,10 +95,11 @@ def check_body(inputs: Inputs, artifact: Artifact) -> None:
 
 def _still(plan: Plan) -> None:
     """Under the lock: is everything as it was when it was checked?"""
-    now = load(plan.artifact.root, plan.artifact.path, None)
-    check_status(now)
+    now, scratch = load(plan.artifact.root, plan.artifact.path, None), plan.inputs.scratch
+    if not scratch:
+        check_status(now)
     same = now.raw == plan.artifact.raw and seed.read(plan.history) == plan.inputs.seed
-    if check_no_round(now, plan.history) != plan.number or not same:
+    if check_no_round(now, plan.history, scratch=scratch) != plan.number or not same:
         raise Refused("the artifact changed while the round was being prepared", path=shown(now.path), hint="run again")
 
 
@@ -125,7 +126,8 @@ def _claim(place: Round, plan: Plan, made: list[Path]) -> None:
     for name in ("index.md", seed.NAME):
         if kind(place.history / name) != "missing":
             store.write_atomic(place.run / "undo" / f"{name}.bytes", read_bytes(place.history / name))
-    relative = [str(f.relative_to(plan.artifact.directory)) for f in made]
+    inside = [] if plan.inputs.scratch else made  # what lies outside the brain is not abort's
+    relative = [str(f.relative_to(plan.artifact.directory)) for f in inside]
     store.write_atomic(place.run / "undo" / "made.json", (json.dumps(relative) + "\n").encode())
     stored.save(place.run, plan.inputs)
 
@@ -156,6 +158,8 @@ def _conduct(place: Round, inputs: Inputs, artifact: Artifact, journal: Journal,
     journal.note(flow, {"end": end, "exhausted": list(result.exhausted)}, once=True)
     journal.sync()
     names = _write_record(place, inputs, result, journal, files)
+    if inputs.scratch:
+        return Opened(place, inputs, result, names)
     _write_row(place, inputs, result, journal)
     if inputs.seed is not None and seed.read(place.history) == inputs.seed:
         store.remove(place.history / seed.NAME)  # one that was edited meanwhile waits for the next round

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from runner import render, store
+from runner import publish, render, store
 from runner.brain.artifact import Artifact
 from runner.brain.history import round_name
 from runner.brain.root import kind, read_bytes, shown
 from runner.errors import Integrity
 from runner.journal import Journal
+from runner.publish import sha256
 from runner.values import Document
+
+__all__ = ["FAKE", "IGNORED", "Files", "Round", "load_record", "sha256", "sweep"]
 
 IGNORED = ("journal.jsonl", "inputs/", "undo/")
 FAKE = "**FAKE ENGINE: no model read this document; every word of this round is made up.**"
@@ -76,6 +77,10 @@ class Files:
         """note: what every markdown file of the round begins with."""
         self._rounds[place.flow] = (place, note)
 
+    def forget(self, flow: str) -> None:
+        """The flow has ended."""
+        self._rounds.pop(flow, None)
+
     def publish(self, flow: str, document: Document) -> None:
         """For the scheduler: render and write."""
         note = self._rounds[flow][1]
@@ -88,29 +93,7 @@ class Files:
         Raises Integrity when the file holds something that we did not write.
         """
         place, _ = self._rounds[flow]
-        target = place.folder / path
-        if kind(target) != "missing":
-            old = read_bytes(target)
-            if old == data:
-                return
-            if sha256(old) not in written(self._journal.lines(flow), path):
-                raise Integrity(
-                    "this file was changed by hand while the round runs", path=shown(target),
-                    hint="move it away, then run `debate resume`",
-                )  # fmt: skip
-        self._journal.note(flow, {"file": path, "sha256": sha256(data)}, once=True)
-        self._journal.sync()
-        store.make_folder(target.parent)
-        store.write_atomic(target, data)
-
-
-def sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-def written(lines: tuple[Mapping[str, Any], ...], path: str) -> set[str]:
-    """The sha256 of everything we wrote under this path."""
-    return {line["sha256"] for line in lines if line.get("file") == path}
+        publish.write(self._journal, flow, place.folder, path, data, "round")
 
 
 def load_record(place: Round) -> dict[str, Any] | None:

@@ -27,6 +27,7 @@ class Inputs:
     models: role -> what the record says of its model. warnings, notes: found while preparing, for the transcript;
     warnings are shown to the user as well. baseline: of a delta review, the text it is measured against.
     scaffold: opened without an engine, so people write tryouts. profile, model: as named when it was opened.
+    scratch: the round lies outside the brain, which it does not change.
     """
 
     version: str
@@ -54,6 +55,7 @@ class Inputs:
     scaffold: bool = False
     profile: str | None = None
     model: str | None = None
+    scratch: bool = False
 
 
 def save(run: Path, inputs: Inputs) -> None:

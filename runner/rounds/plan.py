@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 class Options:
     """What the user asked for. reviewers, synthesizer, min_reviewers: None takes the specification's default.
 
-    dry_run: git data is not read. claims: of a person, without ids and places.
+    dry_run: git data is not read. claims: of a person, without ids and places. scratch: the history folder of a round
+    that does not touch the brain, on an artifact of any status.
     """
 
     personas: tuple[str, ...] = ()
@@ -42,6 +43,7 @@ class Options:
     allow_dirty: bool = False
     dry_run: bool = False
     claims: tuple[Claim, ...] = ()
+    scratch: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,22 +94,24 @@ class Plan:
 
 def plan(artifact: Artifact, options: Options, setup: Setup) -> Plan:
     """Everything that is decided before anything is written. Raises Refused where a precondition does not hold."""
-    check_status(artifact)
-    folder = history.history_folder(artifact)
-    number = check_no_round(artifact, folder)
+    scratch = options.scratch is not None
+    if not scratch:
+        check_status(artifact)
+    folder = options.scratch or history.history_folder(artifact)
+    number = check_no_round(artifact, folder, scratch=scratch)
     if not options.feedback.strip():
         raise Refused(
             "feedback is empty", hint='say what this round should address: --feedback "…" or --feedback @file'
         )
     _check_text(options)
-    clean = None if options.dry_run else check_clean(artifact, folder, options.allow_dirty)
+    clean = None if options.dry_run or scratch else check_clean(artifact, folder, options.allow_dirty)
     chosen = personas.resolve(artifact.root, options.personas, options.ad_hoc, options.reviewers, setup.charters)
     warnings = [*setup.warnings, *chosen.warnings]
     for persona in chosen.personas:
         warnings += guard.lint_charter(persona.name, persona.charter or "")
     mode = baseline.mode(options.review_mode, folder, number, artifact)
     warnings += [mode.note] if mode.note else []
-    changes = flip(artifact, folder, number)
+    changes = () if scratch else flip(artifact, folder, number)
     flipped = front_matter.edit(artifact.raw, changes, shown(artifact.path))
     above = flipped[: len(flipped) - len(artifact.body)].count(b"\n")  # lines are the file's, as in all claims
     found = guard.scan_document(artifact.body.decode())
@@ -120,7 +124,8 @@ def plan(artifact: Artifact, options: Options, setup: Setup) -> Plan:
     context += linked
     context_warnings += link_warnings
     review = _review(artifact, options, setup, chosen, number, flipped, own, seed_text, folder, mode, context)
-    check_index(folder, review.about, own.index)
+    if not scratch:
+        check_index(folder, review.about, own.index)
     review, fit_warnings, tokens = fit(review, setup.tokenizer, setup.context_tokens)
     inputs = Inputs(
         version=setup.version,
@@ -148,6 +153,7 @@ def plan(artifact: Artifact, options: Options, setup: Setup) -> Plan:
         scaffold=setup.engine == "none",
         profile=setup.profile,
         model=setup.model,
+        scratch=scratch,
     )
     return Plan(artifact, folder, inputs, tokens)
 
@@ -175,11 +181,15 @@ def check_status(artifact: Artifact) -> None:
         raise Refused(message, path=where, hint=hints.get(status))
 
 
-def check_no_round(artifact: Artifact, folder: Path) -> int:
+def check_no_round(artifact: Artifact, folder: Path, *, scratch: bool = False) -> int:
     """The number of the next round. Refused while an earlier one is not closed."""
-    last = history.state(artifact, folder) if kind(folder) != "missing" else history.RoundState(None, "none")
+    last = (
+        history.state(artifact, folder, scratch=scratch)
+        if kind(folder) != "missing"
+        else history.RoundState(None, "none")
+    )
     if last.state in ("none", "closed"):
-        return history.next_round(folder) if kind(folder) != "missing" else 1
+        return history.next_round(folder) if known else 1
     assert last.number is not None
     name, where = history.round_name(last.number), shown(artifact.path)
     does = {
