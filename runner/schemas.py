@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate
 from typing import Annotated, Any, get_args, get_origin
 
@@ -48,11 +49,13 @@ class Ids:
     of: str
 
 
-class _Reply(BaseModel):
+class StrictReply(BaseModel):
+    """What every reply's model is made from: no other keys, no changes."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class ClaimReply(_Reply):
+class ClaimReply(StrictReply):
     quote: Annotated[str, Verbatim(), Field(max_length=QUOTE_MAX)]
     kind: Kind
     problem: Annotated[str, Prose(240), Field(min_length=1, max_length=240)]
@@ -61,13 +64,13 @@ class ClaimReply(_Reply):
     replacement: Annotated[str, Rewrite(240), Field(max_length=240)]
 
 
-class ReviewerReply(_Reply):
+class ReviewerReply(StrictReply):
     observations: Annotated[list[Annotated[str, Prose(160), Field(max_length=160)]], Field(max_length=2)]
     claims: Annotated[list[ClaimReply], Field(max_length=4)]
     open_questions: Annotated[list[Annotated[str, Prose(120), Field(max_length=120)]], Field(max_length=2)]
 
 
-class ReasonReply(_Reply):
+class ReasonReply(StrictReply):
     reason: Annotated[str, Prose(400), Field(min_length=1, max_length=400)]
 
 
@@ -77,18 +80,18 @@ class JudgedReply(ReasonReply):
     verdict: Label
 
 
-class AmendedReply(_Reply):
+class AmendedReply(StrictReply):
     action: Action
     replacement: Annotated[str, Rewrite(240), Field(max_length=240)]
 
 
-class ThemeReply(_Reply):
+class ThemeReply(StrictReply):
     title: Annotated[str, Prose(80), Field(max_length=80)]
     text: Annotated[str, Prose(400), Field(max_length=400)]
     claims: Annotated[list[Annotated[str, Ids("claims")]], Field(min_length=1, max_length=6)]
 
 
-class SynthesisReply(_Reply):
+class SynthesisReply(StrictReply):
     themes: Annotated[list[ThemeReply], Field(min_length=1, max_length=3)]
     tensions: Annotated[list[Annotated[str, Prose(240), Field(max_length=240)]], Field(max_length=2)]
     revisit: Annotated[list[Annotated[str, Ids("revisit")]], Field(max_length=3)]
@@ -347,6 +350,7 @@ def _words(text: str) -> list[str]:
     return [p for w in words for p in (_PIECE.findall(w) if len(_escaped(w)) > QUOTE_MAX // 2 else [w])]
 
 
+@lru_cache(maxsize=8192)  # every reviewer quotes from the same words
 def _escaped(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)[1:-1]
 

@@ -125,6 +125,17 @@ def with_profile(s: Settings, profile: Profile) -> Settings:
     return replace(s, profile=profile)
 
 
+def with_models(s: Settings, roles: Mapping[str, str], project: Path | None, seed: int | None = None) -> Settings:
+    """The same profile with models of their own, by name, for these roles. UsageError where no model file is read."""
+    if not s.models:
+        raise UsageError(f"the {s.profile.engine} engine takes no models by name", hint="leave --models out")
+    found = {role: manifests.find_model(name, project) for role, name in roles.items()}
+    for one in found.values():
+        _check_format(s.profile.engine, one)
+    drawn = {role: _seeded(manifests.sampling(s.profile, m.manifest, s.source), seed) for role, m in found.items()}
+    return replace(s, models=dict(s.models) | found, samplings=dict(s.samplings) | drawn)
+
+
 def _check_format(engine: str, model: Model) -> None:
     wanted = "safetensors" if engine == "vllm" else "gguf"
     if model.manifest.format != wanted:

@@ -46,6 +46,7 @@ ALLOWED: dict[str, set[str]] = {
     | {"store", "journal", "publish", "prompts", "brain", "protocols", "render", "claims", "guard", "schemas", "config"}
     | {"manifests", "settings", "scheduler"},
     "export": _PURE | {"render", "claims"},
+    "gate": _PURE | {"export"},
 }
 # For typing only (under `if TYPE_CHECKING:`): the engine's contract.
 TYPING_ONLY = {"engines.base"}

@@ -199,7 +199,7 @@ def tokens(vocab: Vocab) -> Iterator[llguidance.LLTokenizer]:
     yield made
 
 
-class Claims(schemas._Reply):
+class Claims(schemas.StrictReply):
     """Only claims, and at least one, so that a walk does not end before the first quote."""
 
     claims: Annotated[list[schemas.ClaimReply], Field(min_length=1, max_length=4)]
@@ -347,7 +347,7 @@ def test_nothing_to_name(vocab, tokens, model, bounds, text):
 def test_worst_case_of_a_quote(passage):
     """Never less than the bytes of the longest quote that the grammar admits, wherever in the passage it stands."""
 
-    class Quoted(schemas._Reply):
+    class Quoted(schemas.StrictReply):
         quote: Annotated[str, schemas.Verbatim()]
 
     Quoted.model_rebuild(_types_namespace={"Annotated": Annotated, "schemas": schemas})

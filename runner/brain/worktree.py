@@ -7,6 +7,7 @@ about are looked at, so a large work tree costs nothing.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -128,7 +129,6 @@ def changed_since(root: Path, ref: str, paths: Sequence[Path]) -> set[Path]:
     Committed or not makes no difference. UsageError when the reference or the history cannot be read.
     """
     from dulwich.errors import NotGitRepository
-    from dulwich.objectspec import parse_commit
     from dulwich.repo import Repo
 
     try:
@@ -139,11 +139,27 @@ def changed_since(root: Path, ref: str, paths: Sequence[Path]) -> set[Path]:
         raise _no_history(root, ref, error) from error
     with repo:
         try:
-            tree = parse_commit(repo, ref).tree
+            tree: Any = _commit(repo, ref).tree
             top = Path(repo.path).resolve()
             return {path for path in paths if _stored(repo, tree, _name(top, path)) != _now(repo, top, path)}
         except Exception as error:  # a damaged or shallow repository raises all kinds of errors
             raise _no_history(root, ref, error) from error
+
+
+def _commit(repo: Repo, ref: str) -> Any:
+    """The commit of a name, with git's `~n` and `^n` after it. Raises KeyError where there is none."""
+    from dulwich.objectspec import parse_commit
+
+    name, steps = re.fullmatch(r"(.*?)((?:[~^][0-9]*)*)", ref, re.DOTALL).groups()  # type: ignore[union-attr]
+    commit: Any = parse_commit(repo, name)
+    for kind, digits in re.findall(r"([~^])([0-9]*)", steps):
+        n = int(digits or 1)
+        for _ in range(n if kind == "~" else min(n, 1)):
+            parents = commit.parents
+            if len(parents) < (1 if kind == "~" else n):
+                raise KeyError(ref)
+            commit = repo[parents[0 if kind == "~" else n - 1]]
+    return commit
 
 
 def _no_history(root: Path, ref: str, error: Exception) -> UsageError:
@@ -153,7 +169,7 @@ def _no_history(root: Path, ref: str, error: Exception) -> UsageError:
     )  # fmt: skip
 
 
-def _stored(repo: Repo, tree: bytes, name: bytes) -> bytes | None:
+def _stored(repo: Repo, tree: Any, name: bytes) -> bytes | None:
     from dulwich.object_store import tree_lookup_path
 
     try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NoReturn, TypeAlias
 
 import yaml
@@ -58,6 +59,7 @@ class _Place:
         raise Refused(message, path=self.path, line=self.first_line + line, hint=hint)
 
 
+@lru_cache(maxsize=256)  # a round reads its artifact's front matter ten times, and it is the same almost every time
 def parse(text: str, path: str, first_line: int) -> Keys:
     """The keys of `text`, which begins at line `first_line` of the file `path`. Raises Refused with file and line."""
     place = _Place(path, first_line)

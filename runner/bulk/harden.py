@@ -127,7 +127,9 @@ class _Run:
     def _flow(self, one: Found) -> Named | None:
         """The flow to run; None when there is nothing to do, and then a row says why."""
         if one.why:
-            self.note(self._skipped(one.path, one.why))
+            self.note(
+                Row(one.path, "failed", one.why, exit=EXIT_REFUSED) if one.broken else self._skipped(one.path, one.why)
+            )
             return None
         artifact = artifacts.load(self.root, self.root / one.path, None)
         folder = self._folder(artifact)

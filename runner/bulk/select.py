@@ -33,10 +33,12 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A file that was named, by its path from the root; why: what keeps it from being an artifact."""
+    """A file that was named, by its path from the root. why: what keeps it from being reviewed; broken: it should be an
+    artifact and cannot be read as one."""
 
     path: str
     why: str = ""
+    broken: bool = False
 
 
 def shard_of(text: str) -> tuple[int, int]:
@@ -75,7 +77,7 @@ def _looked_at(root: Path, name: str, path: Path, wanted: Selection) -> Found | 
     try:
         return Found(name) if _admitted(artifacts.load(root, path, None), wanted) else None
     except RunnerError as error:
-        return Found(name, error.message)
+        return Found(name, error.message, broken=not error.message.startswith("not an artifact"))
 
 
 def _admitted(a: Artifact, wanted: Selection) -> bool:
@@ -92,11 +94,9 @@ def _admitted(a: Artifact, wanted: Selection) -> bool:
 def _named(root: Path, patterns: Sequence[str], cwd: Path) -> Iterator[Path]:
     if not patterns:
         yield from _below(root, root)
-    for pattern in patterns:
-        if pattern.startswith("@"):
-            yield from _named(root, _listed(cwd / pattern[1:]), cwd)
-        else:
-            yield from _matching(root, pattern, cwd)
+    for pattern in patterns:  # a list that is empty names nothing, not everything
+        for line in _listed(cwd / pattern[1:]) if pattern.startswith("@") else [pattern]:
+            yield from _matching(root, line, cwd)
 
 
 def _listed(path: Path) -> list[str]:
@@ -105,10 +105,7 @@ def _listed(path: Path) -> list[str]:
         lines = path.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError as error:
         raise UsageError(f"the list cannot be read: {error.strerror}", path=str(path)) from None
-    listed = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
-    if not listed and not lines:
-        return []
-    return [line for line in listed if not line.startswith("@")]
+    return [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
 
 
 def _matching(root: Path, pattern: str, cwd: Path) -> Iterator[Path]:
@@ -137,14 +134,20 @@ def _inside(root: Path, path: Path) -> Path:
 
 
 def _inside_only(root: Path, paths: Iterable[Path]) -> list[Path]:
-    return [canonical(p) for p in paths if root in canonical(p).parents]
+    """Of what a pattern matches: files of the brain, not those of rounds, which the run itself makes."""
+    inside = [canonical(p) for p in paths if root in canonical(p).parents]
+    return [p for p in inside if not any(_is_history(part) for part in p.relative_to(root).parts[:-1])]
+
+
+def _is_history(name: str) -> bool:
+    return name == "debate" or name.endswith(".debate")
 
 
 def _below(root: Path, folder: Path) -> Iterator[Path]:
     """Leaves and threads in a folder: not what belongs to a round, to a node or to another artifact."""
     for base, folders, names in os.walk(_inside_or_root(root, folder)):
         here = Path(base)
-        folders[:] = sorted(f for f in folders if not f.startswith(".") and f != "debate" and not f.endswith(".debate"))
+        folders[:] = sorted(f for f in folders if not f.startswith(".") and not _is_history(f))
         kinds = here.relative_to(root).parts[:1]
         if kinds == ("tree",):
             yield from (here / n for n in sorted(names) if n.endswith(".md") and n not in _NO_LEAVES)

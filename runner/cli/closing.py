@@ -108,7 +108,11 @@ def abort(
     brain: common.Brain = None,
     as_json: common.Json = False,
 ) -> int:
-    """Take an interrupted round (or close) back: the tree is as it was before."""
+    """Take an interrupted round, close, ask or brief back: the tree is as it was before."""
+    debate = common.debate_at(path)
+    if debate is not None:
+        module, place = debate
+        return int(module.abort_folder(place, as_json))
     artifact = common.find(path, brain, scope)
     with common.audited("abort", artifact, {}):
         return _abort(artifact, as_json)

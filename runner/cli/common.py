@@ -18,6 +18,7 @@ from runner.errors import RunnerError, UsageError
 if TYPE_CHECKING:
     from runner.brain.artifact import Artifact
     from runner.cli.progress import Watch
+    from runner.debates.folder import RunFolder
 
 PathArg = Annotated[str | None, typer.Argument(metavar="[PATH]", help="The leaf or thread; default: the one here.")]
 Brain = Annotated[str | None, typer.Option("--brain", help="The brain root; default: found from here.")]
@@ -85,6 +86,16 @@ def find(path: str | None, brain: str | None, scope: str | None) -> Artifact:
     return artifact.load(found, Path(path or "."), scope)
 
 
+def debate_at(path: str | None) -> tuple[Any, RunFolder] | None:
+    """The command's module (of ask or of brief) and the run folder, when the path is one of theirs."""
+    from importlib import import_module
+
+    from runner.debates import folder
+
+    found = None if path is None else folder.find(Path(path))
+    return None if found is None else (import_module(f"runner.cli.{found[0]}"), found[1])
+
+
 def text_of(option: str, text: str | None) -> str:
     """TEXT, @file, or - for standard input."""
     if text == "-":
@@ -108,6 +119,25 @@ def watch(quiet: bool) -> Watch:
 
     tty = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
     return Watch(live=tty and not quiet, lines=not quiet)
+
+
+@contextmanager
+def audited_bulk(op: str, root: Path, artifacts: list[str]) -> Iterator[dict[str, Any]]:
+    """One audit line for a run over many artifacts."""
+    from runner import __version__
+    from runner.brain import audit
+
+    notes: dict[str, Any] = {}
+    code = 2
+    try:
+        yield notes
+        code = int(notes.pop("exit", 0))
+    finally:
+        if audit.enabled(root):
+            record = audit.line(
+                op, ts=now(), version=__version__, exit_code=code, artifacts=artifacts, flags={}, details=notes
+            )
+            audit.write(root, record)
 
 
 def now() -> str:

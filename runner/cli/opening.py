@@ -114,7 +114,7 @@ def _open(artifact: Artifact, args: OpenArgs, notes: dict[str, object]) -> int:
         min_reviewers=args.min_reviewers,
         allow_dirty=args.allow_dirty,
         dry_run=args.dry_run,
-        claims=_own_claims(args.claim),
+        claims=own_claims(args.claim),
     )
     if args.dry_run:
         return planning.show_open(artifact, options, settings)
@@ -127,7 +127,7 @@ def _open(artifact: Artifact, args: OpenArgs, notes: dict[str, object]) -> int:
     return report_opened(opened, artifact, watch.times, args.json, args.verbose)
 
 
-def _own_claims(given: str | None) -> tuple[Claim, ...]:
+def own_claims(given: str | None) -> tuple[Claim, ...]:
     """Claims of --claim @file (or -, or the text itself)."""
     if given is None:
         return ()
@@ -218,7 +218,11 @@ def resume(
     quiet: common.Quiet = False,
     verbose: common.Verbose = 0,
 ) -> int:
-    """Go on with a round (or a close) that was interrupted; nothing that was answered is asked again."""
+    """Go on with an interrupted round, close, ask or brief; nothing that was answered is asked again."""
+    debate = common.debate_at(path)
+    if debate is not None:
+        module, place = debate
+        return int(module.resume_folder(place, profile, model, wait_s, as_json, quiet))
     artifact = common.find(path, brain, scope)
     flags = {"only_failed": only_failed, "min_reviewers": min_reviewers, "profile": profile, "model": model}
     with common.audited("resume", artifact, flags) as notes:

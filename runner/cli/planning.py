@@ -21,7 +21,7 @@ def show_open(artifact: Artifact, options: Options, settings: Settings) -> int:
     from runner.cli import report
     from runner.rounds import dry
 
-    facts = [*_registry(), *_model(settings), *_verified(artifact)]
+    facts = [*_registry(), *model_lines(settings), *_verified(artifact)]
     planned = runs.open_plan(artifact, options, settings)
     n = len(planned.inputs.review.reviewers)
     who = f"{n} reviewer{'' if n == 1 else 's'}"
@@ -56,7 +56,7 @@ def _registry() -> list[str]:
     return [f"projects.yaml: {path if path.is_file() else 'none (only needed for aliases)'}"]
 
 
-def _model(settings: Settings) -> list[str]:
+def model_lines(settings: Settings) -> list[str]:
     if settings.problem:
         return [f"model: {line}" for line in settings.problem.splitlines()]
     if settings.none:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from runner.engines.base import Progress
 
 
-_READING = "reading the document"
+_READING = "reading"
 
 
 def stage_of(key: str) -> str:

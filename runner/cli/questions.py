@@ -51,6 +51,13 @@ def feedback() -> str:
     return str(_answer(questionary.text("What should this round address? (1 to 5 sentences)")))
 
 
+def clarified(question: str) -> str:
+    """One question back about a question that is too short to be clear."""
+    import questionary
+
+    return str(_answer(questionary.text(f"What exactly is to be decided about {question!r}?")))
+
+
 def patches_status() -> str:
     """What came of the proposed patches."""
     import questionary

@@ -183,11 +183,8 @@ def check_status(artifact: Artifact) -> None:
 
 def check_no_round(artifact: Artifact, folder: Path, *, scratch: bool = False) -> int:
     """The number of the next round. Refused while an earlier one is not closed."""
-    last = (
-        history.state(artifact, folder, scratch=scratch)
-        if kind(folder) != "missing"
-        else history.RoundState(None, "none")
-    )
+    known = kind(folder) != "missing"
+    last = history.state(artifact, folder, scratch=scratch) if known else history.RoundState(None, "none")
     if last.state in ("none", "closed"):
         return history.next_round(folder) if known else 1
     assert last.number is not None
