@@ -316,5 +316,6 @@ def _llama_cpp(p: Profile, model: Model) -> Engine:
     manifests.verify_model(model)
     return LlamaCpp(
         model.path, context_tokens=p.context_tokens, model_context=model.manifest.context_tokens, threads=threads(p),
+        adapt=p.threads == 0,
         flash_attention=p.flash_attention, batch_tokens=p.batch_tokens,
     )  # fmt: skip

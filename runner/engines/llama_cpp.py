@@ -26,6 +26,7 @@ from runner.engines.choices import Trie
 from runner.engines.llama_cells import Cells, Kept, Node
 from runner.engines.llama_grammars import Allowed, Grammars
 from runner.engines.llama_task import Task
+from runner.engines.llama_threads import Threads
 from runner.engines.llama_vocab import Vocab, open_context, open_model
 from runner.errors import RunnerError, UsageError
 from runner.values import Finish, Reply, Request, Segment
@@ -33,7 +34,7 @@ from runner.values import Finish, Reply, Request, Segment
 
 class LlamaCpp:
     """See engines.base.Engine. context_tokens: cells of the pool; one sequence is bounded by the model's context.
-    batch_tokens: per llama_decode at most.
+    batch_tokens: per llama_decode at most. adapt: fewer threads while others need the cores.
 
     decode_s: wall time inside llama_decode; decoded: tokens fed to it; wasted: those that were guessed and taken back.
     """
@@ -47,6 +48,7 @@ class LlamaCpp:
         context_tokens: int = 12288,
         model_context: int | None = None,
         threads: int = 2,
+        adapt: bool = False,
         flash_attention: bool = False,
         batch_tokens: int = 512,
         n_seq_max: int = 128,
@@ -66,10 +68,14 @@ class LlamaCpp:
         self._beside = ThreadPoolExecutor(1)
         self._waiting: list[Task] = []
         self._running: list[Task] = []
+        self._threads = Threads(threads, self._set_threads) if adapt else None
         self.decode_s = 0.0
         self.decoded = 0
         self.wasted = 0
         self.identity = f"llama.cpp via llama-cpp-python {version('llama-cpp-python')}"
+
+    def _set_threads(self, n: int) -> None:
+        C.llama_set_n_threads(self._ctx, n, n)
 
     # ---- the contract --------------------------------------------------------------------------------------------
 
@@ -240,18 +246,19 @@ class LlamaCpp:
         if not 0 < n <= self._n_batch:  # more than n_batch would abort the process
             raise RunnerError(f"a batch of {n} tokens", code="engine")
         self._batch.n_tokens = n
-        start = time.perf_counter()
+        start, cpu = time.perf_counter(), time.process_time()
         rc = C.llama_decode(self._ctx, self._batch)
-        self.decode_s += time.perf_counter() - start
+        took = time.perf_counter() - start
+        self.decode_s += took
         self.decoded += n
+        if self._threads is not None:
+            self._threads.inside(took, time.process_time() - cpu)
         if rc != 0:
             raise RunnerError(
                 f"llama_decode failed with {rc}", code="engine", hint="`debate resume` continues from the journal"
             )
 
-    def _take(
-        self, rows: list[tuple[Task, list[tuple[int, int]]]], masks: list[Allowed]
-    ) -> list[tuple[str, Reply]]:
+    def _take(self, rows: list[tuple[Task, list[tuple[int, int]]]], masks: list[Allowed]) -> list[tuple[str, Reply]]:
         """Use the logits: they are a view that dies at the next decode."""
         done: list[tuple[str, Reply]] = []
         masked = iter(masks)
