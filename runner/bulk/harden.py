@@ -198,9 +198,8 @@ class _Run:
             )  # fmt: skip
         except RunnerError as error:
             self.note(replace(self._failed(path, error), round=place.folder if place.folder.exists() else None))
-        finally:
-            self.journal.forget(place.flow)
-            self.files.forget(place.flow)
+        self.journal.forget(place.flow)
+        self.files.forget(place.flow)
 
     def settle(self, errors: dict[str, RunnerError]) -> None:
         """What ended outside the flows themselves."""

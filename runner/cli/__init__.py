@@ -15,7 +15,8 @@ from typing import Any
 import typer
 
 from runner import __version__, offline
-from runner.cli import bench, closing, common, context, doctor, models, opening, patches, verify
+from runner.cli import ask as asking
+from runner.cli import bench, brief, closing, common, context, doctor, export, harden, models, opening, patches, verify
 from runner.cli import run as running
 from runner.errors import EXIT_INTEGRITY, Refused, RunnerError, worst
 
@@ -46,6 +47,7 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "open": opening.open_,
     "resume": opening.resume,
     "abort": closing.abort,
+    "ask": asking.ask,
     "patches": patches.patches,
     "close": closing.close,
     "status": closing.status,
@@ -53,8 +55,19 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "verify": verify.verify,
     "doctor": doctor.doctor,
     "bench": bench.bench,
+    "brief": brief.brief,
+    "harden": harden.harden,
+    "export": export.export,
 }
-ISOLATING = ("run", "open", "resume", "bench")  # those that run an engine; doctor has --isolate of its own
+ISOLATING = (
+    "run",
+    "open",
+    "resume",
+    "ask",
+    "bench",
+    "brief",
+    "harden",
+)  # those that run an engine; doctor has --isolate of its own
 
 
 def _isolating(command: Callable[..., int]) -> Callable[..., int]:
@@ -78,6 +91,7 @@ def _isolating(command: Callable[..., int]) -> Callable[..., int]:
 for _name, _command in COMMANDS.items():
     app.command(_name)(_isolating(_command) if _name in ISOLATING else _command)
 app.add_typer(models.app, name="models")
+app.add_typer(harden.report, name="report")
 
 
 class _Terminated(BaseException):

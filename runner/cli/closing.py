@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from runner.cli import common, planning
 from runner.cli.common import out, out_json, warn
-from runner.errors import EXIT_DONE
+from runner.errors import EXIT_DONE, UsageError, worst
 
 if TYPE_CHECKING:
     from runner.brain.artifact import Artifact
@@ -33,6 +35,9 @@ def close(
     patches_status: common.PatchesStatus = None,
     revisit: common.Revisit = None,
     yes: common.Yes = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="Every open round in the brain, or below PATH; needs --patches-status.")
+    ] = False,
     dry_run: common.DryRun = False,
     no_input: common.NoInput = False,
     scope: common.Scope = None,
@@ -41,8 +46,42 @@ def close(
     verbose: common.Verbose = 0,
 ) -> int:
     """Close the round: record what came of the patches, restore the status, carry open issues forward."""
+    if every:
+        return _close_all(path, patches_status, revisit, yes, dry_run, brain, as_json)
     args = CloseArgs(patches_status, common.words(revisit), yes, dry_run, no_input, as_json, verbose)
     return close_artifact(common.find(path, brain, scope), args)
+
+
+def _close_all(
+    path: str | None, patches_status: str | None, revisit: str | None, yes: bool, dry_run: bool, brain: str | None,
+    as_json: bool,
+) -> int:  # fmt: skip
+    """Each open round on its own: one that cannot be closed is named, and the others are closed."""
+    from pathlib import Path
+
+    from runner.brain import root as roots
+    from runner.bulk import close as bulk
+
+    if patches_status is None or revisit is not None:
+        hint = "--patches-status applied|partial|rejected for all of them; --revisit is for one round at a time"
+        raise UsageError("--all needs --patches-status and takes no --revisit", hint=hint)
+    root = roots.find_root(path, brain, Path.cwd())
+    if dry_run:
+        listed = [relative for relative, _ in bulk.open_rounds(root, path, Path.cwd())]
+        for relative in listed:
+            out(relative)
+        out(f"{len(listed)} rounds would be closed as {patches_status}")
+        return EXIT_DONE
+    with common.audited_bulk("close", root, []) as notes:
+        rows = bulk.close_all(root, path, Path.cwd(), patches_status, common.now, force=yes)
+        code = notes["exit"] = worst([row.exit for row in rows])
+    if as_json:
+        out_json({"schema": "close-all/1", "ok": code == 0, "rounds": [row.to_json() for row in rows]})
+        return code
+    for row in rows:
+        out(f"{'closed' if not row.why else 'left'}  {row.path} {row.round}" + (f": {row.why}" if row.why else ""))
+    out(f"{sum(not r.why for r in rows)} closed" if rows else "nothing to do")
+    return code
 
 
 def close_artifact(artifact: Artifact, args: CloseArgs) -> int:

@@ -48,6 +48,12 @@ ReviewMode = Annotated[str, typer.Option("--review-mode", help="full or delta.")
 MinReviewers = Annotated[int | None, typer.Option("--min-reviewers", help="Default: all of them.")]
 Seed = Annotated[int | None, typer.Option("--seed", help="Another draw of the same review.")]
 AllowDirty = Annotated[bool, typer.Option("--allow-dirty", help="Open although there are uncommitted changes.")]
+FailOn = Annotated[
+    str, typer.Option("--fail-on", help="none, or severity[:verdict][@confidence][>count],…: exit 3 when it holds.")
+]
+Known = Annotated[
+    Path | None, typer.Option("--known", help="An earlier export (json, sarif, codequality): only what is new counts.")
+]
 PatchesStatus = Annotated[str | None, typer.Option("--patches-status", help="applied, partial or rejected.")]
 Revisit = Annotated[str | None, typer.Option("--revisit", help="REJECTed claims to carry forward: C-03,C-07.")]
 Isolate = Annotated[

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runner.cli import common
+from runner.cli import common, gating
 from runner.cli.common import out, warn
 from runner.errors import EXIT_DONE, Refused, UsageError, worst
 
@@ -53,6 +53,8 @@ def harden(
     seed: common.Seed = None,
     allow_dirty: common.AllowDirty = False,
     wait_s: common.WaitS = None,
+    fail_on: common.FailOn = "none",
+    known: common.Known = None,
     dry_run: common.DryRun = False,
     brain: common.Brain = None,
     as_json: common.Json = False,
@@ -72,6 +74,7 @@ def harden(
         None if shard is None else select.shard_of(shard),
     )  # fmt: skip
     _check_progress(progress)
+    gate = gating.wanted(fail_on, known)
     settings = settings_of.settings(
         profile, model, root.parent, seed=seed, engine=engine, plan_only=dry_run, wait_s=wait_s
     )
@@ -93,7 +96,7 @@ def harden(
         return _nothing(as_json)
     if dry_run:
         return _planned(found, settings, as_json)
-    return _run(root, found, bulk, settings, wanted, report_file, "none" if quiet else progress, as_json)
+    return _run(root, found, bulk, settings, wanted, report_file, "none" if quiet else progress, gate, as_json)
 
 
 def _first_path(paths: list[str] | None) -> str | None:
@@ -144,7 +147,7 @@ def _planned(found: list[Found], settings: Settings, as_json: bool) -> int:
 
 def _run(
     root: Path, found: list[Found], bulk: Bulk, settings: Settings, wanted: Selection, report_file: Path | None,
-    progress: str, as_json: bool,
+    progress: str, gate: gating.Wanted, as_json: bool,
 ) -> int:  # fmt: skip
     from runner.bulk import report as reports
     from runner.bulk.harden import harden as harden_all
@@ -154,7 +157,8 @@ def _run(
     with common.audited_bulk("harden", root, [f.path for f in found]) as notes:
         with Overall(progress, len(found)) as shown:
             rows = harden_all(root, found, bulk, settings, observe=shown.observe, ended=shown.ended)
-        code = worst([row.exit for row in rows])
+        records = [row.round / ".run" / "record.json" for row in rows if row.round is not None]
+        code = gating.code(gate, records, worst([row.exit for row in rows]))
         counts = reports.counts(rows)
         head = reports.head(settings, time.monotonic() - start, counts, code)
         if report_file is not None:

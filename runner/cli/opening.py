@@ -6,11 +6,12 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runner.cli import common, planning
+from runner.cli import common, gating, planning
 from runner.cli.common import out, warn
 from runner.errors import EXIT_DONE, EXIT_INCOMPLETE, Refused, UsageError
 
@@ -39,6 +40,8 @@ class OpenArgs:
     seed: int | None = None
     allow_dirty: bool = False
     wait_s: float | None = None
+    fail_on: str = "none"
+    known: Path | None = None
     dry_run: bool = False
     no_input: bool = False
     json: bool = False
@@ -62,6 +65,8 @@ def open_(
     seed: common.Seed = None,
     allow_dirty: common.AllowDirty = False,
     wait_s: common.WaitS = None,
+    fail_on: common.FailOn = "none",
+    known: common.Known = None,
     dry_run: common.DryRun = False,
     no_input: common.NoInput = False,
     scope: common.Scope = None,
@@ -73,14 +78,16 @@ def open_(
     """Open a review round: reviewers, defender, patches."""
     args = OpenArgs(
         common.words(personas), tuple(persona or ()), reviewers, feedback, synthesizer, review_mode, min_reviewers,
-        profile, model, engine, claim, seed, allow_dirty, wait_s, dry_run, no_input, as_json, quiet, verbose,
+        profile, model, engine, claim, seed, allow_dirty, wait_s, fail_on, known, dry_run, no_input, as_json,
+        quiet, verbose,
     )  # fmt: skip
     return open_artifact(common.find(path, brain, scope), args)
 
 
 def open_artifact(artifact: Artifact, args: OpenArgs) -> int:
     """Open a round on the artifact, or show the plan of it."""
-    with common.audited("open", artifact, asdict(args), args.dry_run) as notes:
+    flags = asdict(args) | {"known": None if args.known is None else str(args.known)}
+    with common.audited("open", artifact, flags, args.dry_run) as notes:
         code = notes["exit"] = _open(artifact, args, notes)
     return code
 
@@ -92,6 +99,7 @@ def _open(artifact: Artifact, args: OpenArgs, notes: dict[str, object]) -> int:
 
     if args.review_mode not in ("full", "delta"):
         raise UsageError(f"--review-mode must be full or delta, not {args.review_mode!r}")
+    gate = gating.wanted(args.fail_on, args.known)
     check_status(artifact)  # before anything is asked
     check_no_round(artifact, history.history_folder(artifact))
     settings = runs.settings(
@@ -124,7 +132,8 @@ def _open(artifact: Artifact, args: OpenArgs, notes: dict[str, object]) -> int:
     with common.watch(args.quiet) as watch:
         opened = runs.open_round(planned, settings, watch.observe)
     notes |= {"round_number": opened.place.number, "incomplete": list(opened.result.exhausted)}
-    return report_opened(opened, artifact, watch.times, args.json, args.verbose)
+    code = report_opened(opened, artifact, watch.times, args.json, args.verbose)
+    return gating.code(gate, [opened.place.record], code)
 
 
 def own_claims(given: str | None) -> tuple[Claim, ...]:
@@ -212,6 +221,8 @@ def resume(
     profile: common.ProfileOpt = None,
     model: common.ModelOpt = None,
     wait_s: common.WaitS = None,
+    fail_on: common.FailOn = "none",
+    known: common.Known = None,
     scope: common.Scope = None,
     brain: common.Brain = None,
     as_json: common.Json = False,
@@ -226,15 +237,16 @@ def resume(
     artifact = common.find(path, brain, scope)
     flags = {"only_failed": only_failed, "min_reviewers": min_reviewers, "profile": profile, "model": model}
     with common.audited("resume", artifact, flags) as notes:
+        gate = gating.wanted(fail_on, known)
         code = notes["exit"] = _resume(
-            artifact, only_failed, min_reviewers, profile, model, wait_s, as_json, quiet, verbose
+            artifact, only_failed, min_reviewers, profile, model, wait_s, gate, as_json, quiet, verbose
         )
     return code
 
 
 def _resume(
     artifact: Artifact, only_failed: bool, min_reviewers: int | None, profile: str | None, model: str | None,
-    wait_s: float | None, as_json: bool, quiet: bool, verbose: int,
+    wait_s: float | None, gate: gating.Wanted, as_json: bool, quiet: bool, verbose: int,
 ) -> int:  # fmt: skip
     from runner import runs
     from runner.cli.closing import CloseArgs, close_artifact
@@ -254,4 +266,5 @@ def _resume(
     settings = runs.resume_settings(place, profile, model, artifact.root.parent, wait_s)
     with common.watch(quiet) as watch:
         opened = runs.resume_round(artifact, place, settings, watch.observe, min_reviewers=min_reviewers)
-    return report_opened(opened, artifact, watch.times, as_json, verbose)
+    code = report_opened(opened, artifact, watch.times, as_json, verbose)
+    return gating.code(gate, [opened.place.record], code)

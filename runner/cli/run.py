@@ -37,6 +37,8 @@ def run(
     seed: common.Seed = None,
     allow_dirty: common.AllowDirty = False,
     wait_s: common.WaitS = None,
+    fail_on: common.FailOn = "none",
+    known: common.Known = None,
     yes: common.Yes = False,
     dry_run: common.DryRun = False,
     no_input: common.NoInput = False,
@@ -55,7 +57,8 @@ def run(
         return close_artifact(artifact, CloseArgs(patches_status, names, yes, dry_run, no_input, as_json, verbose))
     args = OpenArgs(
         common.words(personas), tuple(persona or ()), reviewers, feedback, synthesizer, review_mode, min_reviewers,
-        profile, model, engine, claim, seed, allow_dirty, wait_s, dry_run, no_input, as_json, quiet, verbose,
+        profile, model, engine, claim, seed, allow_dirty, wait_s, fail_on, known, dry_run, no_input, as_json,
+        quiet, verbose,
     )  # fmt: skip
     return open_artifact(artifact, args)
 
