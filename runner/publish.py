@@ -14,12 +14,14 @@ from runner.journal import Journal
 
 
 def write(
-    journal: Journal, flow: str, folder: Path, path: str, data: bytes, what: str, replaces: Collection[str] = ()
-) -> None:
+    journal: Journal, flow: str, folder: Path, path: str, data: bytes, what: str, replaces: Collection[str] = (),
+    unsettled: set[Path] | None = None,
+) -> None:  # fmt: skip
     """Write `path` (relative to `folder`), durably. The journal knows its sha256 first, so abort can tell ours from
     others'. Raises Integrity when the file holds something that we did not write.
 
     what: the run, for that message. replaces: sha256 of bytes from before the run that this file takes the place of.
+    unsettled: takes the folder, which the caller settles later, for all files at once.
     """
     target = folder / path
     if kind(target) != "missing":
@@ -34,7 +36,9 @@ def write(
     journal.note(flow, {"file": path, "sha256": sha256(data)}, once=True)
     journal.sync()
     store.make_folder(target.parent)
-    store.write_atomic(target, data)
+    store.write_atomic(target, data, sync_folder=unsettled is None)
+    if unsettled is not None:
+        unsettled.add(target.parent)
 
 
 def sha256(data: bytes) -> str:

@@ -75,10 +75,11 @@ def _explained(path: Path, doing: str) -> Iterator[None]:
         raise RunnerError(f"cannot {doing}: {reason}", path=str(path), hint=hint, code="disk") from error
 
 
-def write_atomic(path: Path, data: bytes, *, sync: bool = True) -> None:
+def write_atomic(path: Path, data: bytes, *, sync: bool = True, sync_folder: bool = True) -> None:
     """Make `path` hold exactly `data`: readers see the old bytes or the new ones, also after a power cut.
 
-    The permissions of an existing file stay. sync=False gives up the promise about power cuts only.
+    The permissions of an existing file stay. sync=False gives up the promise about power cuts only; sync_folder=False
+    until `settle` was called for the folder, so that many files cost it once.
     The folder must exist (`make_folder`). Raises RunnerError (code `disk`); the file is then whole all the same:
     the old one, or, when only the last sync failed, the new one.
     """
@@ -91,8 +92,14 @@ def write_atomic(path: Path, data: bytes, *, sync: bool = True) -> None:
             with suppress(OSError):
                 disk.unlink(temp)
             raise
-        if sync:
+        if sync and sync_folder:
             _fsync_folder(path.parent)
+
+
+def settle(folder: Path) -> None:
+    """Make durable that files came into this folder."""
+    with _explained(folder, "sync"):
+        _fsync_folder(folder)
 
 
 def _temp_prefix(path: Path) -> str:

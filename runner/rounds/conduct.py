@@ -158,6 +158,7 @@ def _conduct(place: Round, inputs: Inputs, artifact: Artifact, journal: Journal,
     journal.note(flow, {"end": end, "exhausted": list(result.exhausted)}, once=True)
     journal.sync()
     names = _write_record(place, inputs, result, journal, files)
+    files.settle(flow)
     if inputs.scratch:
         return Opened(place, inputs, result, names)
     _write_row(place, inputs, result, journal)

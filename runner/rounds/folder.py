@@ -72,14 +72,23 @@ class Files:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._rounds: dict[str, tuple[Round, str]] = {}
+        self._unsettled: dict[str, set[Path]] = {}
 
     def register(self, place: Round, note: str = "") -> None:
         """note: what every markdown file of the round begins with."""
         self._rounds[place.flow] = (place, note)
+        self._unsettled[place.flow] = set()
 
     def forget(self, flow: str) -> None:
         """The flow has ended."""
         self._rounds.pop(flow, None)
+        self._unsettled.pop(flow, None)
+
+    def settle(self, flow: str) -> None:
+        """From here on, every file written so far survives a power cut."""
+        for folder in sorted(self._unsettled[flow]):
+            store.settle(folder)
+        self._unsettled[flow].clear()
 
     def publish(self, flow: str, document: Document) -> None:
         """For the scheduler: render and write."""
@@ -90,10 +99,11 @@ class Files:
     def write(self, flow: str, path: str, data: bytes) -> None:
         """Write a file of the round. The journal knows its sha256 first, so abort can tell ours from others.
 
-        Raises Integrity when the file holds something that we did not write.
+        Its place in the folder is durable once the flow is settled. Raises Integrity when the file holds something that
+        we did not write.
         """
         place, _ = self._rounds[flow]
-        publish.write(self._journal, flow, place.folder, path, data, "round")
+        publish.write(self._journal, flow, place.folder, path, data, "round", unsettled=self._unsettled[flow])
 
 
 def load_record(place: Round) -> dict[str, Any] | None:
