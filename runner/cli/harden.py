@@ -92,8 +92,8 @@ def harden(
     _check_options(options.personas, options.ad_hoc, review_mode, root)
     bulk = Bulk(options, None if scratch is None else scratch.resolve(), strict, fail_fast)
     found = select.select(root, wanted, Path.cwd())
-    if not found:
-        return _nothing(as_json)
+    if not found and not dry_run:
+        return _nothing(root, settings, report_file, as_json)
     if dry_run:
         return _planned(found, settings, as_json)
     return _run(root, found, bulk, settings, wanted, report_file, "none" if quiet else progress, gate, as_json)
@@ -121,7 +121,12 @@ def _check_options(names: tuple[str, ...], own: tuple[str, ...], review_mode: st
         raise Refused("missing: personas", hint=hint, code="missing")
 
 
-def _nothing(as_json: bool) -> int:
+def _nothing(root: Path, settings: Settings, report_file: Path | None, as_json: bool) -> int:
+    """The report is written all the same: an empty shard is not one that crashed."""
+    from runner.bulk import report as reports
+
+    if report_file is not None:
+        reports.write(report_file, root, [], reports.head(settings, 0.0, reports.counts([]), EXIT_DONE))
     if as_json:
         common.out_json({"schema": "bulk/1", "ok": True, "exit": 0, "artifacts": []})
     else:
@@ -140,7 +145,7 @@ def _planned(found: list[Found], settings: Settings, as_json: bool) -> int:
     for line in model_lines(settings):
         out(line)
     for f in found:
-        out(f.path if not f.why else f"{f.path}: skipped: {common.one_line(f.why)}")
+        out(common.one_line(f.path if not f.why else f"{f.path}: skipped: {f.why}"))
     out(f"{len(found)} selected")
     return EXIT_DONE
 
@@ -158,12 +163,12 @@ def _run(
         with Overall(progress, len(found)) as shown:
             rows = harden_all(root, found, bulk, settings, observe=shown.observe, ended=shown.ended)
         records = [row.round / ".run" / "record.json" for row in rows if row.round is not None]
-        code = gating.code(gate, records, worst([row.exit for row in rows]))
+        reviewed = worst([row.exit for row in rows])  # the report says what was reviewed; the gate is the caller's
         counts = reports.counts(rows)
-        head = reports.head(settings, time.monotonic() - start, counts, code)
+        head = reports.head(settings, time.monotonic() - start, counts, reviewed)
         if report_file is not None:
             reports.write(report_file, root, rows, head)
-        notes["exit"] = code
+        code = notes["exit"] = gating.code(gate, records, reviewed)
     if as_json:
         common.out_json(head | {"artifacts": [reports.row_json(root, r) for r in rows]})
     else:
@@ -178,7 +183,11 @@ def _line(row: Row) -> str:
     what = f"{row.claims} claims, {row.conceded} conceded" if row.status in ("done", "partial") else ""
     why = common.one_line(row.why)
     again = " (there before)" if row.resumed and row.status == "done" else ""
-    return f"{row.status:<8} {row.path}{again}" + (f": {what}" if what else "") + (f": {why}" if why else "")
+    return (
+        f"{row.status:<8} {common.one_line(row.path)}{again}"
+        + (f": {what}" if what else "")
+        + (f": {why}" if why else "")
+    )
 
 
 def _advise(rows: list[Row]) -> None:

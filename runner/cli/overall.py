@@ -78,7 +78,9 @@ class Overall:
             self._bars.update(self._task, completed=self.done, note=self._note(now))
         elif self.how == "lines" and row.status != "skipped":
             why = f": {one_line(row.why)}" if row.why else ""
-            print(f"[{self.done}/{self.total}] {row.status} {row.path}{why}; {self._note(now)}", file=sys.stderr)  # noqa: T201
+            print(
+                f"[{self.done}/{self.total}] {row.status} {one_line(row.path)}{why}; {self._note(now)}", file=sys.stderr
+            )  # noqa: T201
         elif self.how == "json":
             line = {
                 "done": self.done, "total": self.total, "path": row.path, "status": row.status,
@@ -99,7 +101,7 @@ class Overall:
 
     def _note(self, now: float) -> str:
         flows = sorted({p.flow.rpartition("@")[0] for p in self._running.values()})
-        at_work = f"{len(flows)} at work" if len(flows) != 1 else flows[0]
+        at_work = f"{len(flows)} at work" if len(flows) != 1 else one_line(flows[0])
         left = self.left_s(now)
         estimate = "" if left is None else f", about {_time(left)} left (from {self.reviewed} reviewed)"
         return f"{at_work}, {self.rate(now):.0f} tokens/s{estimate}"

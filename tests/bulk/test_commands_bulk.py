@@ -45,9 +45,20 @@ def test_json_progress(root, capsys):
 
 
 def test_nothing_to_do(root, capsys):
-    """Nothing selected: exit 0, and said."""
-    assert cli.run([*RUN, "--status", "parked"]) == 0
+    """Nothing selected: exit 0, said, and in the report."""
+    assert cli.run([*RUN, "--status", "parked", "--report", "r.json"]) == 0
     assert capsys.readouterr().out == "nothing to do\n"
+    assert json.loads(Path("r.json").read_text())["artifacts"] == []
+
+
+def test_a_name_with_a_line_break(root, capsys):
+    """It never begins a line of its own, on either stream."""
+    leaf(root, "tree/area/x\n::error::boom.md")
+    for more in ((), ("--dry-run",)):
+        cli.run([*RUN, *more])
+        shown = capsys.readouterr()
+        assert "boom" in shown.out
+        assert not [x for x in (shown.out + shown.err).splitlines() if x.startswith("::")]
 
 
 @pytest.mark.parametrize(
