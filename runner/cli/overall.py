@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from runner.cli.common import one_line
+from runner.cli.common import one_line, warn
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
@@ -77,10 +77,8 @@ class Overall:
         if self._bars is not None and self._task is not None:
             self._bars.update(self._task, completed=self.done, note=self._note(now))
         elif self.how == "lines" and row.status != "skipped":
-            why = f": {one_line(row.why)}" if row.why else ""
-            print(
-                f"[{self.done}/{self.total}] {row.status} {one_line(row.path)}{why}; {self._note(now)}", file=sys.stderr
-            )  # noqa: T201
+            why = f": {row.why}" if row.why else ""
+            warn(f"[{self.done}/{self.total}] {row.status} {row.path}{why}; {self._note(now)}")
         elif self.how == "json":
             line = {
                 "done": self.done, "total": self.total, "path": row.path, "status": row.status,
