@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
 
@@ -65,7 +64,6 @@ class LlamaCpp:
         self._cells = Cells(C.llama_get_memory(self._ctx), context_tokens, n_seq_max)
         self._batch = C.llama_batch_init(batch_tokens, 0, 1)
         self._grammars = Grammars(self.vocab, threads)
-        self._beside = ThreadPoolExecutor(1)
         self._waiting: list[Task] = []
         self._running: list[Task] = []
         self._threads = Threads(threads, self._set_threads) if adapt else None
@@ -139,7 +137,6 @@ class LlamaCpp:
             task.matcher, task.ahead = None, []
         self._running, self._waiting = [], []
         self._cells.prefixes, self._cells.kept, self._cells.building = {}, {}, []
-        self._beside.shutdown()
         del self._grammars
         C.llama_batch_free(self._batch)
         C.llama_free(self._ctx)
@@ -228,14 +225,9 @@ class LlamaCpp:
                 rows.append((task, [(n + at - task.pos, at) for at in wanted]))
             task.fed(len(take))
             n += len(take)
-        # What the grammars admit next is known before the model has an opinion: both are worked out at once.
-        masks = self._beside.submit(self._grammars.allowed, [m for task, _ in rows for m in task.matchers()])
-        try:
-            self._call(n)
-        finally:
-            allowed = masks.result()
+        self._call(n)
         self._cells.building = [b for b in self._cells.building if b.feed]
-        return self._take(rows, allowed)
+        return self._take(rows)
 
     def _put(self, i: int, token: int, pos: int, seq: int, logits: bool) -> None:
         b = self._batch
@@ -258,17 +250,18 @@ class LlamaCpp:
                 f"llama_decode failed with {rc}", code="engine", hint="`debate resume` continues from the journal"
             )
 
-    def _take(self, rows: list[tuple[Task, list[tuple[int, int]]]], masks: list[Allowed]) -> list[tuple[str, Reply]]:
+    def _take(self, rows: list[tuple[Task, list[tuple[int, int]]]]) -> list[tuple[str, Reply]]:
         """Use the logits: they are a view that dies at the next decode."""
         done: list[tuple[str, Reply]] = []
-        masked = iter(masks)
+        masked = iter(self._grammars.allowed([m for task, _ in rows for m in task.matchers()]))
         for task, found in rows:
             if task.trie is not None:
                 for row, pos in found:
                     task.trie.measure(task.branches[0].rows[pos + 1 - len(task.tokens)], self._logits(row))
                 continue
             allowed: list[Allowed | None] = [next(masked) for _ in task.matchers()] or [None]
-            finish, wrong = task.take([self._logits(row) for row, _ in found], allowed, self.vocab.eog)
+            logits = [self._logits(row) for row, _ in found]
+            finish, wrong = task.take(logits, allowed, self.vocab.eog, self._grammars.mask)
             self.wasted += wrong
             if wrong:
                 self._cells.take_back(task.seq, task.pos)

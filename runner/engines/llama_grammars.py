@@ -54,6 +54,9 @@ class Grammars:
             guidance.fill_next_token_bitmask_par(self._executor, [(m, i) for i, m in enumerate(matchers)], masks)
         return [self._ids(mask) for mask in masks]
 
+    def mask(self, matcher: llguidance.LLMatcher) -> Allowed:
+        return self.allowed([matcher])[0]
+
     def _ids(self, mask: NDArray[np.int32]) -> Allowed:
         return np.flatnonzero(np.unpackbits(mask.view(np.uint8), bitorder="little")[: self._size])
 

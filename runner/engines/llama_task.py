@@ -9,7 +9,7 @@ rest of the draft is taken back. What is said does not depend on what was drafte
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import llguidance
@@ -23,6 +23,7 @@ from runner.engines.sampling import FREE, Sampler
 from runner.values import Finish, Request, Segment
 
 End = tuple[Finish | None, int]
+Mask = Callable[[llguidance.LLMatcher], Allowed]
 
 _DRAFT = 10  # tokens guessed ahead at most; each costs about half of what a step saves
 _BACK = 24  # tokens that are compared to find the place that is being copied
@@ -56,6 +57,7 @@ class Task:
     branches: list[Branch] = field(default_factory=list)
     ahead: list[llguidance.LLMatcher] = field(default_factory=list)  # the matcher as it is after each guess
     _narrow: bool = False  # the last token was chosen among few
+    _wide: bool = False  # the last mask allowed free text
     _places: dict[int, list[int]] | None = None  # of each token in the prompt
 
     @property
@@ -110,15 +112,23 @@ class Task:
     # ---- saying ----------------------------------------------------------------------------------------------------
 
     def matchers(self) -> list[llguidance.LLMatcher]:
-        """The grammar's state after the last certain token, and after each guess that was fed."""
-        return [] if self.matcher is None else [self.matcher, *self.ahead[: len(self.draft)]]
+        """Whose masks are needed: the grammar's state after the last certain token, and after each guess that was fed.
 
-    def take(self, rows: Sequence[NDArray[np.float32]], allowed: Sequence[Allowed | None], ends: Sequence[int]) -> End:
+        None in free text: there almost every token is allowed, so one is drawn first and looked at afterwards.
+        """
+        if self.matcher is None or (self._wide and not self.draft):
+            return []
+        return [self.matcher, *self.ahead[: len(self.draft)]]
+
+    def take(
+        self, rows: Sequence[NDArray[np.float32]], allowed: Sequence[Allowed | None], ends: Sequence[int], mask: Mask
+    ) -> End:
         """Use the logits after the last certain token and after each guess. ends: tokens that end a reply without a
-        grammar. (finish, or None: it goes on; how many tokens are to be taken back, `pos` being corrected already)."""
+        grammar. mask: works out a mask that was not asked for. (finish, or None: it goes on; how many tokens are to be
+        taken back, `pos` being corrected already)."""
         draft, self.draft, self.ahead, at = self.draft, [], [], 0
         while True:
-            finish, said = self._next(rows[at], allowed[at], ends)
+            finish, said = self._next(rows[at], allowed[at], ends, mask)
             right = 0
             while right < len(said) and at + right < len(draft) and said[right] == draft[at + right]:
                 right += 1
@@ -133,23 +143,41 @@ class Task:
         return finish, wrong
 
     def _next(
-        self, logits: NDArray[np.float32], allowed: Allowed | None, ends: Sequence[int]
+        self, logits: NDArray[np.float32], allowed: Allowed | None, ends: Sequence[int], mask: Mask
     ) -> tuple[Finish | None, list[int]]:
         """How the request ends, if it does, and the tokens said: one, and what the grammar forces after it."""
         assert self.sampler is not None
         if (ended := self._ended()) is not None:  # what the grammar forces may be all there is to say
             return ended, []
-        if allowed is not None and allowed.size == 0:
-            return "error", []
-        self._narrow = allowed is not None and allowed.size <= FREE
-        token = self.sampler.pick(logits, allowed)
-        if self.matcher is None and token in ends:
-            return "stop", []
-        if self.matcher is not None and not self.matcher.consume_token(token):
-            return "error", []
+        if self.matcher is None:
+            token = self.sampler.pick(logits, None)
+            if token in ends:
+                return "stop", []
+        else:
+            found = self._drawn(logits, allowed, mask, self.matcher)
+            if found is None:
+                return "error", []
+            token = found
         self._say([token])
         forced = [] if self.matcher is None or self.matcher.is_stopped() else self._force()
         return self._ended(), [token, *forced]
+
+    def _drawn(
+        self, logits: NDArray[np.float32], allowed: Allowed | None, mask: Mask, matcher: llguidance.LLMatcher
+    ) -> int | None:
+        """A token that the grammar admits, consumed; None when there is none."""
+        assert self.sampler is not None
+        if allowed is None:
+            token = self.sampler.pick(logits, None)
+            if matcher.try_consume_tokens([token]) == 1:
+                self._narrow = False
+                return token
+            allowed = mask(matcher)
+        if allowed.size == 0:
+            return None
+        self._narrow, self._wide = allowed.size <= FREE, allowed.size > FREE
+        token = self.sampler.pick(logits, allowed)
+        return token if matcher.consume_token(token) else None
 
     def _ended(self) -> Finish | None:
         if self.matcher is not None and self.matcher.is_stopped():

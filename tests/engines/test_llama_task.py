@@ -70,7 +70,11 @@ def step(t: Task, *rows: np.ndarray) -> tuple[object, int]:
     assert len(t.wanted(n)) == len(rows) if n else True
     t.fed(n) if n else None
     t.feed = []
-    return t.take(rows, [np.array(sorted(m.after())) for m in t.matchers()], ())
+    return t.take(rows, [np.array(sorted(m.after())) for m in t.matchers()], (), mask)
+
+
+def mask(matcher: Grammar) -> np.ndarray:
+    return np.array(sorted(matcher.after()))
 
 
 def test_a_copied_run_is_guessed_and_taken():
@@ -136,3 +140,33 @@ def test_guesses_that_do_not_fit_the_batch_are_not_made():
     t.feed = [2, 2, 2]
     assert t.batch(2) == [2, 2]
     assert t.wanted(2) == []
+
+
+def test_free_text_is_drawn_first_and_looked_at_afterwards(monkeypatch):
+    """Where almost all is allowed no mask is asked for; what the grammar refuses is drawn again under its mask."""
+    monkeypatch.setattr("runner.engines.llama_task.FREE", 3)
+    words = [[a, b, END] for a in range(2, 8) for b in range(2, 8)]
+    t = task([1], words)
+    asked = []
+
+    def spied(matcher: Grammar) -> np.ndarray:
+        asked.append(matcher.said)
+        return mask(matcher)
+
+    assert len(t.matchers()) == 1
+    t.take([row(5)], [mask(t.matcher)], (), spied)
+    assert (t.out, t.matchers(), asked) == ([5], [], [])
+    t.feed = []
+    t.take([row(15, 6)], [None], (), spied)  # 15 is not allowed; 6 comes next
+    assert (t.out, asked) == ([5, 6], [(5,)])
+
+
+def test_free_text_that_is_allowed_needs_no_mask(monkeypatch):
+    """And its end is noticed like any other."""
+    monkeypatch.setattr("runner.engines.llama_task.FREE", 3)
+    t = task([1], [[a, b] for a in range(2, 8) for b in range(2, 8)])
+    t.take([row(5)], [mask(t.matcher)], (), mask)
+    t.feed = []
+    refuse = pytest.fail
+    assert t.take([row(6)], [None], (), lambda _: refuse("a mask was asked for")) == ("stop", 0)
+    assert t.out == [5, 6]
