@@ -37,6 +37,12 @@ cli.main()
 DEAF = "signal.signal(signal.SIGTERM, signal.SIG_IGN)"
 
 
+def _heard() -> None:
+    """A shell cannot trap what was ignored when it began, and a suite may run where SIGINT or SIGHUP is (nohup)."""
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+
+
 @contextmanager
 def running(job: Job, before: str = "pass") -> Iterator[tuple[subprocess.Popen[bytes], list[int], Path]]:
     """The step once its engine is at work: the script's process, those below it, the log."""
@@ -47,7 +53,9 @@ def running(job: Job, before: str = "pass") -> Iterator[tuple[subprocess.Popen[b
     slow = Job(job.project, job.base, real(job.temp / "slow", str(program)))
     log = job.temp / "log"
     with log.open("wb") as out:
-        step = subprocess.Popen(slow.command(), cwd=job.project, env=slow.env({}), stdout=out, stderr=out)
+        step = subprocess.Popen(
+            slow.command(), cwd=job.project, env=slow.env({}), stdout=out, stderr=out, preexec_fn=_heard
+        )
         pids: list[int] = []
         try:
             pids += [int(word) for word in fifo.read_text().split()]
