@@ -21,7 +21,7 @@ from runner.errors import EXIT_DONE, EXIT_INCOMPLETE, EXIT_REFUSED, Incomplete, 
 from runner.journal import Journal
 from runner.rounds import conduct, inputs
 from runner.rounds.folder import Files, Round, load_record, sha256
-from runner.rounds.plan import Options, Plan, check_status, plan
+from runner.rounds.plan import Options, Plan, check_status
 from runner.settings import Settings
 
 Named = tuple[str, Generator[Any, Any, None]]  # a flow with its id
@@ -235,6 +235,3 @@ class _Run:
 
 def _conceded(verdicts: Iterator[str]) -> int:
     return sum(v in ("CONCEDE", "CONCEDE-IN-PART") for v in verdicts)
-
-
-__all__ = ["Bulk", "Row", "harden", "plan"]

@@ -18,13 +18,6 @@ if TYPE_CHECKING:
     from runner.gate import Gate, Trip
 
 FORMATS = ("json", "sarif", "junit", "annotations", "codequality", "html", "markdown")
-FailOn = Annotated[
-    str,
-    typer.Option("--fail-on", help="none, or severity[:verdict][@confidence][>count],…: exit 3 when there are more."),
-]
-Known = Annotated[
-    Path | None, typer.Option("--known", help="An earlier export (json, sarif, codequality): only what is new counts.")
-]
 
 
 def export(
@@ -34,8 +27,8 @@ def export(
         typer.Argument(metavar="PATH...", help="An artifact, a round, a folder of rounds, an ask, a brief, a report."),
     ],
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write to this file; default: stdout.")] = None,
-    fail_on: FailOn = "none",
-    known: Known = None,
+    fail_on: common.FailOn = "none",
+    known: common.Known = None,
     brain: common.Brain = None,
 ) -> int:
     """Write what was found as json, sarif, junit, annotations, codequality, html or markdown."""

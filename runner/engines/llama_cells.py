@@ -64,6 +64,7 @@ class Cells:
         self.kept: dict[tuple[str, str], Kept] = {}
         self.building: list[Node] = []
         self.promised = 0
+        self.untouched = True  # nothing was fed since the pool was empty
         self.clock = 0  # of the engine's steps: which node was used last
 
     def nodes(self) -> Iterator[Node]:
@@ -80,6 +81,7 @@ class Cells:
     def start(self, base: Node | None, cells: int) -> int:
         """A new sequence on top of a node, for a request that may need so many cells of its own."""
         seq = self.free_seqs.pop()
+        self.untouched = False
         self.promised += cells
         if base is not None:
             C.llama_memory_seq_cp(self._memory, base.seq, seq, -1, -1)
@@ -108,6 +110,7 @@ class Cells:
         """A new node for this prefix; there must be room."""
         start = parent.length if parent else 0
         seq = self.free_seqs.pop()
+        self.untouched = False
         if parent is not None:
             C.llama_memory_seq_cp(self._memory, parent.seq, seq, -1, -1)
             parent.users += 1
@@ -142,15 +145,26 @@ class Cells:
         self._free(node.seq, node.parent)
 
     def sweep(self) -> None:
-        """Drop nodes that no flow holds and nobody stands on, leaves of the tree first."""
+        """Drop nodes that no flow holds and nobody stands on, leaves of the tree first.
+
+        llama.cpp puts new cells behind those of before and attends over all up to the last, so a pool that has become
+        empty begins at its first cell again: the next document is as quick as the first.
+        """
         while gone := [n for n in self.nodes() if not n.flows and n.users == 0]:
             for node in gone:
                 self._drop(node)
+        if not self.untouched and self.used() == 0:
+            C.llama_memory_clear(self._memory, False)
+            self.untouched = True
 
     def forget(self, flow: str, key: str) -> None:
         kept = self.kept.get((flow, key))
         if kept is not None:
             kept.node.flows.clear()
+
+    def close(self) -> None:
+        """Forget everything: the memory is about to be freed."""
+        self.prefixes, self.kept, self.building, self.promised, self.untouched = {}, {}, [], 0, True
 
     def release(self, flow: str) -> None:
         for node in self.nodes():

@@ -136,7 +136,7 @@ class LlamaCpp:
         for task in self._running + self._waiting:
             task.matcher, task.ahead = None, []
         self._running, self._waiting = [], []
-        self._cells.prefixes, self._cells.kept, self._cells.building = {}, {}, []
+        self._cells.close()
         del self._grammars
         C.llama_batch_free(self._batch)
         C.llama_free(self._ctx)

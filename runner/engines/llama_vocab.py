@@ -8,25 +8,15 @@ two prompts share in text is shared in tokens. Opens the vocabulary only; a load
 from __future__ import annotations
 
 import ctypes
-import re
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
 import llama_cpp.llama_cpp as C
-from jinja2.exceptions import TemplateError
-from jinja2.ext import loopcontrols
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from runner.engines.chat_template import CHATML, ChatTemplate
 from runner.errors import Integrity, RunnerError, UsageError
 from runner.values import Message, Segment
-
-_HOLE = re.compile("\ue000(\\d+)\ue001")
-# Without a template in the file: ChatML, the most common one.
-_CHATML = (
-    "{% for m in messages %}{{'<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>' + '\n'}}{% endfor %}"
-    "{% if add_generation_prompt %}{{'<|im_start|>assistant\n'}}{% endif %}"
-)
 
 
 @C.llama_log_callback  # type: ignore[untyped-decorator]
@@ -74,9 +64,12 @@ class Vocab:
         self.eog: list[int] = [t for t in range(self.size) if C.llama_vocab_is_eog(self.ptr, t)]
         self.end: int = next((t for t in _ends(self.ptr) if t >= 0), self.eog[0] if self.eog else 0)
         raw = C.llama_model_chat_template(model, None)
-        self.template: str = raw.decode() if raw else _CHATML
-        self._render = _environment().from_string(self.template).render
+        self.chat = self.chat_template(raw.decode() if raw else CHATML)
         self._pieces = lru_cache(maxsize=4096)(self._tokenise)
+
+    def chat_template(self, source: str) -> ChatTemplate:
+        """A template with this vocabulary's own first and last tokens."""
+        return ChatTemplate(source, self.text(C.llama_vocab_bos(self.ptr)), self.text(C.llama_vocab_eos(self.ptr)))
 
     def text(self, token: int) -> str:
         if token < 0:  # a vocabulary without this token; llama.cpp would end the process
@@ -107,55 +100,13 @@ class Vocab:
         return self._pieces(piece.text, piece.trusted)
 
     def pieces(self, messages: Sequence[Message]) -> tuple[list[Segment], list[int]]:
-        """The prompt as pieces, and for each count of segments n the number of pieces that hold the first n.
-
-        The template is rendered with a hole for each segment, so no foreign text ever passes through Jinja.
-        """
-        segments = [s for m in messages for s in m.segments]
-        holes = iter(range(len(segments)))
-        fake = [
-            {"role": m.role, "content": "".join(f"\ue000{next(holes)}\ue001" for _ in m.segments)} for m in messages
-        ]
-        parts = _HOLE.split(self._template(fake))
-        pieces: list[Segment] = []
-        ends = [0] * (len(segments) + 1)
-        for i, part in enumerate(parts):
-            if i % 2:
-                pieces.append(segments[int(part)])
-                ends[int(part) + 1] = len(pieces)
-            elif part:
-                pieces.append(Segment(part, True))
-        return pieces, ends
-
-    def _template(self, messages: list[dict[str, str]]) -> str:
-        values = {
-            "add_generation_prompt": True,
-            "enable_thinking": False,
-            "bos_token": self.text(C.llama_vocab_bos(self.ptr)),
-            "eos_token": self.text(C.llama_vocab_eos(self.ptr)),
-        }
-        try:
-            return str(self._render(messages=messages, **values))
-        except TemplateError:
-            if messages[0]["role"] != "system" or len(messages) < 2:
-                raise
-            # Some templates know no system role: its text then opens the first question.
-            head = {"role": "user", "content": messages[0]["content"] + "\n\n" + messages[1]["content"]}
-            return str(self._render(messages=[head, *messages[2:]], **values))
+        """See ChatTemplate.pieces."""
+        return self.chat.pieces(messages)
 
 
 def _ends(vocab: Any) -> tuple[int, int]:
     """What a finished reply ends with, the likeliest first; -1 where the vocabulary has no such token."""
     return C.llama_vocab_eos(vocab), C.llama_vocab_eot(vocab)
-
-
-def _environment() -> ImmutableSandboxedEnvironment:
-    def refuse(message: str) -> None:
-        raise TemplateError(message)
-
-    env = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
-    env.globals["raise_exception"] = refuse
-    return env
 
 
 class LlamaTokenizer:

@@ -578,3 +578,18 @@ def test_process_ends_well_and_stays_small():
     done = subprocess.run(child, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert int(done.stdout) * 1024 < MODEL.stat().st_size + 2048 * KV_BYTES + 300_000_000
+
+
+def test_an_empty_pool_begins_at_its_first_cell(shared_engine, monkeypatch):
+    """When nobody holds anything any more the cache is cleared, once; while someone does, it is not."""
+    cleared, clear = [], C.llama_memory_clear
+    monkeypatch.setattr(C, "llama_memory_clear", lambda *a: (cleared.append(a[1]), clear(*a)))
+    first = contract.run(shared_engine, request("r", "Why?"), flow="a.md")
+    assert cleared == []  # the flow may ask again
+    shared_engine.release("a.md")
+    shared_engine.release("a.md")
+    assert cleared == [False]
+    again = contract.run(shared_engine, request("r", "Why?"), flow="b.md")
+    shared_engine.release("b.md")
+    assert cleared == [False, False]
+    assert again["r"].text == first["r"].text
