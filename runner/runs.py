@@ -11,16 +11,24 @@ from typing import TYPE_CHECKING
 from runner import __version__, config, offline, scheduler
 from runner.brain import artifact as artifacts
 from runner.brain import root as roots
-from runner.errors import Integrity, Refused
+from runner.errors import Refused
 from runner.journal import Journal
-from runner.manifests import Model
 from runner.protocols.review import Traits
 from runner.rounds import abort as aborting
 from runner.rounds import close as closing
 from runner.rounds import conduct, inputs
 from runner.rounds.folder import Files, Round
 from runner.rounds.plan import Options, Plan, Setup, plan
-from runner.settings import Settings, engine_kind, engine_name, engine_of, open_tokenizer, settings
+from runner.settings import (
+    Settings,
+    check_same,
+    engine_kind,
+    engine_name,
+    engine_of,
+    model_facts,
+    open_tokenizer,
+    settings,
+)
 
 if TYPE_CHECKING:
     from runner.engines.base import Progress, Tokenizer
@@ -52,7 +60,7 @@ def _setup(s: Settings, project: Path, opened_at: str, tokenizer: Tokenizer | No
         floor=s.profile.floor,
         deadline_s=s.profile.deadline_s,
         roles=_traits(s),
-        models={role: _facts(m) for role, m in s.models.items()},
+        models=model_facts(s),
         engine=engine_name(s),
         scores=s.scores,
         fake=s.fake,
@@ -73,14 +81,6 @@ def _leaving(s: Settings) -> list[str]:
 def _traits(s: Settings) -> dict[str, Traits]:
     """Of every role with a model of its own."""
     return {role: Traits(s.samplings[role], s.free_text(role), s.scores) for role in s.models if role != "default"}
-
-
-def _facts(model: Model) -> dict[str, str]:
-    sha256 = model.manifest.files[0].sha256 or ""
-    return {
-        "name": model.manifest.name, "sha256": sha256, "manifest_sha256": model.manifest_sha256,
-        "quantisation": model.manifest.quantisation or "",
-    }  # fmt: skip
 
 
 # ---- open and resume -----------------------------------------------------------------------------------------------
@@ -141,26 +141,16 @@ def resume_settings(
     s = settings(profile or stored.profile, model or stored.model, project, engine=engine, wait_s=wait_s)
     if kind == "none":
         return s  # opened without an engine: any may go on
-    check_models(stored, s)
+    going_on(stored, s)
     return s
 
 
-def check_models(stored: inputs.Inputs, s: Settings) -> None:
-    """Raise when the round was opened on another engine, or with a model file that is not this one."""
-    if engine_kind(stored.engine) == "none":
-        return
-    if s.profile.engine != engine_kind(stored.engine):
-        raise Refused("this round was opened with another engine", hint=f"it ran on {stored.engine}")
-    for role in sorted({*stored.models, *s.models}):
-        facts = _facts(s.models[role]) if role in s.models else {}
-        known = stored.models.get(role, {})
-        if facts.get("sha256") != known.get("sha256"):
-            what = "model" if role == "default" else f"model for {role}"
-            raise Integrity(
-                f"the round was opened with the {what} {known.get('name')} (sha256 {known.get('sha256')}); "
-                f"this is {facts.get('name')} (sha256 {facts.get('sha256')})",
-                hint="resume with the same model file, or give the round up with `debate abort`",
-            )
+def going_on(stored: inputs.Inputs, s: Settings) -> inputs.Inputs:
+    """The inputs of a round that goes on under these settings: as stored, and only on the engine and models of then; a
+    round opened without an engine may go on with any."""
+    if engine_kind(stored.engine) != "none":
+        check_same(s, stored.engine, stored.models, "round")
+    return stored if stored.engine != "none" or s.none else _with_engine(stored, s)
 
 
 def resume_round(
@@ -171,8 +161,7 @@ def resume_round(
     stored = inputs.load(place.run)
     assert stored is not None
     conduct.check_body(stored, artifact)
-    if stored.engine == "none" and not s.none:
-        stored = _with_engine(stored, s)
+    stored = going_on(stored, s)
     journal = Journal(clock)
     files = Files(journal)
     flow = conduct.resume_round(place, stored, artifact, journal, files, min_reviewers=min_reviewers)
@@ -186,7 +175,7 @@ def _with_engine(stored: inputs.Inputs, s: Settings) -> inputs.Inputs:
         stored.review, scores=s.scores, sampling=s.sampling, engine_note=f"Engine: {name}.", free_text=s.free_text(),
         roles=_traits(s),
     )  # fmt: skip
-    models = {role: _facts(m) for role, m in s.models.items()}
+    models = model_facts(s)
     return replace(stored, engine=name, fake=s.fake, models=models, review=review, profile=s.named[0], model=s.named[1])
 
 

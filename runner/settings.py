@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from runner import config, device, manifests, offline
 from runner.config import Profile
-from runner.errors import Integrity, UsageError
+from runner.errors import Integrity, Refused, UsageError
 from runner.manifests import Model
 from runner.values import Sampling
 
@@ -175,6 +175,38 @@ def engine_kind(name: str) -> str:
     return next(kind for kind in config.ENGINES if name.startswith(kind))
 
 
+def model_facts(s: Settings) -> dict[str, dict[str, str]]:
+    """What inputs and records say of each role's model."""
+    return {
+        role: {
+            "name": m.manifest.name, "sha256": m.manifest.files[0].sha256 or "", "manifest_sha256": m.manifest_sha256,
+            "quantisation": m.manifest.quantisation or "",
+        }
+        for role, m in s.models.items()
+    }  # fmt: skip
+
+
+def check_same(
+    s: Settings, engine: str, models: Mapping[str, Mapping[str, str]], what: str, path: str | None = None
+) -> None:
+    """For a run that goes on: Refused for another kind of engine, Integrity for a model file that is another one.
+
+    engine, models: as stored when it began (engine_name, model_facts). what: round, ask or brief.
+    """
+    if s.profile.engine != engine_kind(engine):
+        raise Refused(f"this {what} was opened with another engine", path=path, hint=f"it ran on {engine}")
+    now = model_facts(s)
+    for role in sorted({*models, *now}):
+        known, found = models.get(role, {}), now.get(role, {})
+        if known.get("sha256") != found.get("sha256"):
+            model = "model" if role == "default" else f"model for {role}"
+            raise Integrity(
+                f"the {what} was opened with the {model} {known.get('name')} (sha256 {known.get('sha256')}); "
+                f"this is {found.get('name')} (sha256 {found.get('sha256')})",
+                path=path, hint=f"resume with the same model file, or give the {what} up with `debate abort`",
+            )  # fmt: skip
+
+
 def _llama(found: str) -> str:
     return f"llama.cpp via llama-cpp-python {found}"
 
@@ -191,6 +223,7 @@ def open_tokenizer(s: Settings, role: str = "default") -> Tokenizer | None:
 
             return FakeEngine(options_of(s.profile.fake)).tokenizer
         case "server":
+            _reach(s.profile)
             from runner.engines import server
 
             return server.open_tokenizer(s.profile.server, s.profile.allow_hosts)
@@ -226,9 +259,7 @@ def engine_of(s: Settings) -> Iterator[Engine]:
 
 def open_engine(s: Settings) -> Engine:
     """Check the weights' sha256, then load them. UsageError, naming the extra, when the engine is not installed."""
-    offline.allow(s.profile.allow_hosts)
-    if s.profile.engine == "server":
-        offline.check_endpoints(s.profile.server.endpoints)
+    _reach(s.profile)
     distinct = {m.path: role for role, m in reversed(list(s.models.items()))}
     if len(distinct) > 1:
         from runner.engines.pool import Member, Pool
@@ -240,6 +271,13 @@ def open_engine(s: Settings) -> Engine:
         }
         return Pool(members, home, memory=_memory(s.profile))
     return _open(s, "default")
+
+
+def _reach(p: Profile) -> None:
+    """Tell the guard which hosts the profile allows, before anything is asked of one: a plan counts tokens there."""
+    offline.allow(p.allow_hosts)
+    if p.engine == "server":
+        offline.check_endpoints(p.server.endpoints)
 
 
 def _tokenizer(s: Settings, role: str) -> Tokenizer:

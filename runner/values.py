@@ -115,6 +115,13 @@ class Reply:
     scores: tuple[float, ...] = ()
     ms: int = 0
 
+    def facts(self) -> dict[str, Any]:
+        """The call, for a record: everything but what was said."""
+        return {
+            "key": self.key, "tokens_in": self.tokens_in, "tokens_cached": self.tokens_cached,
+            "tokens_out": self.tokens_out, "forced": self.forced, "finish": self.finish, "ms": self.ms,
+        }  # fmt: skip
+
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"scores": list(self.scores)}
 

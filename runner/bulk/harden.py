@@ -170,7 +170,7 @@ class _Run:
         stored = inputs.load(place.run)
         if stored is None:
             raise RunnerError("its round was stopped before its inputs were stored", hint="debate abort, then again")
-        runs.check_models(stored, self.s)
+        stored = runs.going_on(stored, self.s)
         conduct.check_body(stored, artifact)
         flow = conduct.resume_round(place, stored, artifact, self.journal, self.files)
         return self._begun(artifact.relative, place, flow, None, resumed=True)

@@ -21,7 +21,7 @@ from runner.protocols.ask import Debate, Result
 from runner.protocols.ask_said import Heard
 from runner.protocols.ask_seats import FORMATS, Form, Seat
 from runner.protocols.review import Traits
-from runner.settings import Settings, engine_name, open_tokenizer, with_models
+from runner.settings import Settings, check_same, engine_name, model_facts, open_tokenizer, with_models
 from runner.values import Ask, Document, Join, Publish, Sampling
 
 SCHEMA, FLOW = "ask/1", "ask"
@@ -118,7 +118,7 @@ def plan(o: Options, s: Settings, root: Path | None, project: Path, cwd: Path, c
     _check_fits(debate, s)
     named = {"profile": s.named[0], "model": s.named[1], "models": list(o.models), "seed": o.seed}
     inputs = Inputs(
-        __version__, clock(), debate, o.rounds, engine_name(s), s.fake, conduct.model_facts(s), read, warnings, named
+        __version__, clock(), debate, o.rounds, engine_name(s), s.fake, model_facts(s), read, warnings, named
     )
     return Plan(inputs, s, o.out or cwd / "debates" / f"{inputs.asked_at[:10]}-{slug(text)}")
 
@@ -207,7 +207,7 @@ def resume(
     told: Told | None = None,
 ) -> Done:
     """Finish an interrupted debate, or ask a partial one's failed seats again. Same inputs, same prompts."""
-    conduct.check_resumable(s, inputs.engine, inputs.models, place.folder)
+    check_same(s, inputs.engine, inputs.models, "ask", str(place.folder))
     journal = Journal(clock)
     publishing = _Publishing(told)
     done: Done = conduct.run(FLOW, _resume(place, inputs, journal, publishing), s, journal, publishing, observe)
@@ -259,7 +259,7 @@ def _debate(place: RunFolder, inputs: Inputs, journal: Journal, publishing: _Pub
 
 def _calls(journal: Journal) -> list[dict[str, Any]]:
     """Every call, every try; by key, for the order in which replies came says nothing."""
-    return [conduct.call_facts(r) for _, r in sorted(journal.replies(FLOW).items())]
+    return [r.facts() for _, r in sorted(journal.replies(FLOW).items())]
 
 
 def _remove_stale(place: RunFolder, files: Files, current: set[str]) -> None:

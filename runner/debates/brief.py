@@ -22,7 +22,7 @@ from runner.errors import Incomplete, Refused
 from runner.journal import Journal
 from runner.protocols.brief import Result, Steps, debate
 from runner.publish import sha256
-from runner.settings import Settings, engine_kind, settings
+from runner.settings import Settings, check_same, engine_kind, settings
 from runner.values import Ask, Reply
 
 
@@ -134,7 +134,7 @@ def resume_settings(
     anew = profile is not None or model is not None
     kind_of = None if anew else engine_kind(inputs.engine)
     s = settings(profile or inputs.profile, model or inputs.model, workspace, engine=kind_of, wait_s=wait_s)
-    conduct.check_resumable(s, inputs.engine, inputs.models, place.run)
+    check_same(s, inputs.engine, inputs.models, "brief", str(place.run))
     return s
 
 
@@ -248,7 +248,7 @@ def _record(inputs: Inputs, result: Result, about: About, journal: Journal, file
         "coverage": [asdict(c) for c in inputs.coverage],
         "engine": inputs.engine,
         "models": [{"role": role, **facts} for role, facts in inputs.models.items()],
-        "calls": [conduct.call_facts(r) for r in journal.replies(inputs.flow).values()],
+        "calls": [r.facts() for r in journal.replies(inputs.flow).values()],
         "tokens": {"in": about.tokens[0], "out": about.tokens[1]},
         "warnings": list(inputs.warnings),
         "files": [{"path": p, "sha256": h} for p, h in files.sha256().items()],

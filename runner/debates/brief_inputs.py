@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from runner import __version__, config, guard
 from runner.brain.root import kind, read_bytes
-from runner.debates import brief_page, conduct, folder, handoff, secrets
+from runner.debates import brief_page, folder, handoff, secrets
 from runner.debates.brief_fit import BYTES_PER_TOKEN, beginning, fit, shares
 from runner.debates.folder import RunFolder
 from runner.errors import Refused
 from runner.protocols.brief import CRITICS, Brief, Critic, Source
 from runner.protocols.review import Traits
 from runner.publish import sha256
-from runner.settings import Settings, engine_name
+from runner.settings import Settings, engine_name, model_facts
 from runner.values import Sampling
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def _inputs(
         warnings=(),
         engine=engine_name(s),
         fake=s.fake,
-        models=conduct.model_facts(s),
+        models=model_facts(s),
         profile=s.named[0],
         model=s.named[1],
     )

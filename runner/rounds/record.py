@@ -61,7 +61,7 @@ def record(inputs: Inputs, result: Result, files: Mapping[str, str]) -> bytes:
         "sampling": {"temperature": review.sampling.temperature, "seed": review.sampling.seed},
         "margin": review.margin,
         "floor": review.floor,
-        "calls": [_call(r) for r in result.replies],
+        "calls": [r.facts() for r in result.replies],
         "warnings": list(inputs.warnings),
         "files": [{"path": path, "sha256": sha} for path, sha in sorted(files.items())],
     }
@@ -101,13 +101,6 @@ def _window(body: str, span: tuple[int, int]) -> dict[str, Any]:
     """In bytes, with the sha256 of exactly that text."""
     start, text = len(body[: span[0]].encode()), body[span[0] : span[1]].encode()
     return {"start": start, "end": start + len(text), "sha256": hashlib.sha256(text).hexdigest()}
-
-
-def _call(r: Reply) -> dict[str, Any]:
-    return {
-        "key": r.key, "tokens_in": r.tokens_in, "tokens_cached": r.tokens_cached, "tokens_out": r.tokens_out,
-        "forced": r.forced, "finish": r.finish, "ms": r.ms,
-    }  # fmt: skip
 
 
 def transcript(inputs: Inputs, result: Result, lines: Sequence[Mapping[str, Any]], record_sha256: str) -> Document:

@@ -223,3 +223,13 @@ def test_killed_and_resumed(root, engines, monkeypatch, tmp_path, nth):
     assert statuses(rows) == {"done": 5}
     assert tree(root) == tree(whole)
     assert not asked(engines[2:], rows, root) & known
+
+
+def test_a_round_opened_without_an_engine_goes_on_with_one(root, engines):
+    """Scaffolded first, exit 4; with an engine the same round is finished by it."""
+    found = select(root, Selection((LIMITS,)), root.parent)
+    none = runs.settings("fake", None, root.parent, engine="none")
+    (row,) = harden(root, found, Bulk(OPTIONS), none, clock=clock)
+    assert (row.status, row.exit, row.why.split(":")[0]) == ("failed", 4, "scaffolded")
+    row = run(root, wanted=Selection((LIMITS,)))[LIMITS]
+    assert (row.status, row.resumed, row.round.name) == ("done", True, "round-01")
