@@ -492,7 +492,7 @@ def test_another_model_engine(workspace):
     place = place_of(workspace)
     inputs = brief_inputs.load(place)
     (workspace / "configs/other.yaml").write_text("engine: none\n")
-    with pytest.raises(Refused, match="started with another engine"):
+    with pytest.raises(Refused, match="this brief was opened with another engine"):
         briefs.resume_settings(place, inputs, "other", None, None)
 
 
