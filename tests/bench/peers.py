@@ -87,11 +87,15 @@ def persona_first(messages: Sequence[Message]) -> list[Message]:
 # ---- peers ---------------------------------------------------------------------------------------------------------
 
 
-def loop(waves: dict[str, list[Request]], model: Path, threads: int, prompts: Prompts, first: str) -> dict[str, float]:
+def loop(
+    waves: dict[str, list[Request]], model: Path, threads: int, flash: bool, prompts: Prompts, first: str
+) -> dict[str, float]:
     """One request after the other. Each wave's seconds."""
     from llama_cpp import Llama, LlamaGrammar
 
-    llm = Llama(str(model), n_ctx=8192, n_batch=512, n_threads=threads, n_threads_batch=threads, verbose=False)
+    llm = Llama(
+        str(model), n_ctx=8192, n_batch=512, n_threads=threads, n_threads_batch=threads, flash_attn=flash, verbose=False
+    )
     took = {}
     for name, requests in waves.items():
         start = time.perf_counter()
@@ -109,13 +113,13 @@ def loop(waves: dict[str, list[Request]], model: Path, threads: int, prompts: Pr
 
 
 @contextmanager
-def server(model: Path, threads: int, slots: Path, cells: int) -> Iterator[httpx.Client]:
+def server(model: Path, threads: int, flash: bool, slots: Path, cells: int) -> Iterator[httpx.Client]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     command = [
         str(SERVER), "-m", str(model), "--offline", "--no-ui", "--host", "127.0.0.1", "--port", str(port),
-        "-t", str(threads), "-tb", str(threads), "-fa", "off", "-b", "512", "-ub", "512", "--cache-ram", "0",
+        "-t", str(threads), "-tb", str(threads), "-fa", "on" if flash else "off", "-b", "512", "-ub", "512", "--cache-ram", "0",
         "--no-cache-idle-slots", "--no-context-shift", "-np", str(SLOTS), "-kvu", "-c", str(cells),
         "--slot-save-path", f"{slots}/",
     ]  # fmt: skip
@@ -195,9 +199,10 @@ def main() -> int:
     with settings_of.engine_of(settings) as engine:
         ours = workload.whole_round(engine, review, settings.manifest_sha256)
         asked = shapes(ours, engine.wasted)  # type: ignore[attr-defined]
+    flash = settings.profile.flash_attention  # the same for everybody
     prefix = max(r.tokens_cached for r in ours.of("reviewers"))
     rates = raw_rates(
-        model, threads=options.threads, flash_attention=False, batch_tokens=512, prefix_tokens=prefix,
+        model, threads=options.threads, flash_attention=flash, batch_tokens=512, prefix_tokens=prefix,
         widths=sorted({1, *asked.widths.values()}),
     )  # fmt: skip
     waves = {w: [r for r in ours.requests if wave_of(r.key) == w] for w in WAVES}
@@ -213,7 +218,7 @@ def main() -> int:
     skip = options.skip.split(",")
     for first in ("document", "persona"):
         if f"loop-{first}" not in skip:
-            took = loop(waves, model, options.threads, prompts, first)
+            took = loop(waves, model, options.threads, flash, prompts, first)
             report(f"loop, {first} first", took, ours.wall_s, {}, figures)
     if SERVER.is_file():
         cells = SLOTS * max(len(prompts.tokens(r.messages)) + r.max_tokens for rs in waves.values() for r in rs)
@@ -221,7 +226,7 @@ def main() -> int:
             if name not in skip:
                 with (
                     tempfile.TemporaryDirectory() as slots,
-                    server(model, options.threads, Path(slots), cells) as client,
+                    server(model, options.threads, flash, Path(slots), cells) as client,
                 ):
                     took, said = served(waves, client, prompts, pinned)
                 report("server" if not pinned else "server, slots", took, ours.wall_s, said, figures)
