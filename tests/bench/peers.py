@@ -119,8 +119,8 @@ def server(model: Path, threads: int, flash: bool, slots: Path, cells: int) -> I
         port = probe.getsockname()[1]
     command = [
         str(SERVER), "-m", str(model), "--offline", "--no-ui", "--host", "127.0.0.1", "--port", str(port),
-        "-t", str(threads), "-tb", str(threads), "-fa", "on" if flash else "off", "-b", "512", "-ub", "512", "--cache-ram", "0",
-        "--no-cache-idle-slots", "--no-context-shift", "-np", str(SLOTS), "-kvu", "-c", str(cells),
+        "-t", str(threads), "-tb", str(threads), "-fa", "on" if flash else "off", "-b", "512", "-ub", "512",
+        "--cache-ram", "0", "--no-cache-idle-slots", "--no-context-shift", "-np", str(SLOTS), "-kvu", "-c", str(cells),
         "--slot-save-path", f"{slots}/",
     ]  # fmt: skip
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
