@@ -69,8 +69,10 @@ ENGINES = ("llama.cpp", "vllm", "server", "fake", "none")
 class Profile(Checked):
     """How to run. roles: role -> model; every role that is not named uses `default`. None: the model's or ours.
 
-    memory_gib: what all models of the roles may take together; more: they are loaded one after the other.
-    wait_s: how long to wait for a device that another run holds.
+    Of llama.cpp: kv_unified: artifacts share one pool of context_tokens cells; else each has such a pool of its own and
+    its share of the threads. cache_type_k: how keys are stored. requantize: weights that CPUs compute slowly are run as
+    Q8_0 (see settings.run_as). memory_gib: what all models of the roles may take together; more: they are loaded one
+    after the other. wait_s: how long to wait for a device that another run holds.
     """
 
     engine: Literal["llama.cpp", "vllm", "server", "fake", "none"] = "llama.cpp"
@@ -84,6 +86,9 @@ class Profile(Checked):
     floor: float = Field(0.05, gt=0, le=0.25)
     deadline_s: float | None = Field(None, gt=0)
     flash_attention: bool = False
+    cache_type_k: Literal["f16", "q8_0"] = "f16"
+    kv_unified: bool = True
+    requantize: bool = False
     batch_tokens: int = Field(512, ge=32, le=4096)
     feedback: str | None = None
     allow_hosts: list[str] = Field(default_factory=list)

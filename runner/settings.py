@@ -158,6 +158,11 @@ def threads(profile: Profile) -> int:
     return profile.threads or len(os.sched_getaffinity(0))
 
 
+def at_once(p: Profile) -> int:
+    """Artifacts at work at the same time. With a context for each, one more than there are threads gains nothing."""
+    return p.max_running if p.engine != "llama.cpp" or p.kv_unified else min(p.max_running, threads(p))
+
+
 def engine_name(s: Settings) -> str:
     """The engine's name and version, without loading it."""
     if s.profile.engine == "server":
@@ -180,10 +185,32 @@ def model_facts(s: Settings) -> dict[str, dict[str, str]]:
     return {
         role: {
             "name": m.manifest.name, "sha256": m.manifest.files[0].sha256 or "", "manifest_sha256": m.manifest_sha256,
-            "quantisation": m.manifest.quantisation or "",
+            "quantisation": (m.manifest.quantisation or "") + run_as(s.profile, m),
         }
         for role, m in s.models.items()
     }  # fmt: skip
+
+
+_SLOW = ("Q4_1", "Q5_0", "Q5_1")  # llama.cpp has no block kernels for them on CPUs
+
+
+def run_as(p: Profile, model: Model) -> str:
+    """How records say that llama.cpp runs the model in another type than its file's; empty when it does not."""
+    slow = model.manifest.quantisation in _SLOW and len(model.manifest.files) == 1
+    return ", run as Q8_0" if p.engine == "llama.cpp" and p.requantize and slow else ""
+
+
+@contextmanager
+def weights_of(p: Profile, model: Model) -> Iterator[Path]:
+    """The model's file, checked, or the copy of it that llama.cpp is to load."""
+    sha256 = manifests.verify_model(model)
+    if run_as(p, model):
+        from runner.engines.llama_requantize import as_q8_0
+
+        with as_q8_0(model.path, sha256) as path:
+            yield path
+    else:
+        yield model.path
 
 
 def check_same(
@@ -349,11 +376,13 @@ def _vllm(p: Profile, model: Model) -> Engine:
 
 
 def _llama_cpp(p: Profile, model: Model) -> Engine:
-    from runner.engines.llama_cpp import LlamaCpp
+    from runner.engines.llama_cpp import LlamaCpp, Weights
+    from runner.engines.llama_lanes import Lanes
 
-    manifests.verify_model(model)
-    return LlamaCpp(
-        model.path, context_tokens=p.context_tokens, model_context=model.manifest.context_tokens, threads=threads(p),
-        adapt=p.threads == 0,
-        flash_attention=p.flash_attention, batch_tokens=p.batch_tokens,
+    with weights_of(p, model) as path:
+        weights = Weights(path)
+    lane = partial(
+        LlamaCpp, weights, context_tokens=p.context_tokens, model_context=model.manifest.context_tokens,
+        threads=threads(p), flash_attention=p.flash_attention, cache_type_k=p.cache_type_k, batch_tokens=p.batch_tokens,
     )  # fmt: skip
+    return Lanes(weights, lane, most=1 if p.kv_unified else at_once(p), threads=threads(p), adapt=p.threads == 0)

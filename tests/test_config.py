@@ -82,10 +82,9 @@ def test_unknown_profile(home):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("temperture: 1\n", "unknown key 'temperture'\nhint: known: allow_hosts, batch_tokens, claims, "
-         "context_tokens, deadline_s, "
-         "engine, fake, feedback, flash_attention, floor, margin, max_running, memory_gib, roles, sampling, server, "
-         "threads, vllm, wait_s"),
+        ("temperture: 1\n", "unknown key 'temperture'\nhint: known: allow_hosts, batch_tokens, cache_type_k, claims, "
+         "context_tokens, deadline_s, engine, fake, feedback, flash_attention, floor, kv_unified, margin, max_running, "
+         "memory_gib, requantize, roles, sampling, server, threads, vllm, wait_s"),
         ("marginn: 0.1\n", "unknown key 'marginn'\nhint: did you mean 'margin'?"),
         ("claims: 5\n", "claims: Input should be less than or equal to 4"),
         ("claims: many\n", "claims: Input should be a valid integer, unable to parse string as an integer"),

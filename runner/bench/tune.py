@@ -38,11 +38,14 @@ class Row:
 
 
 def candidates(cores: int) -> Iterator[dict[str, Any]]:
-    """Threads from all cores downwards, each with and without flash attention and with two batch sizes."""
+    """Threads from all cores downwards, each with flash attention, without it, and with keys as Q8_0 too; and with two
+    batch sizes."""
     for threads in sorted({cores, max(1, cores // 2), max(1, cores - 1)}, reverse=True):
-        for flash in (False, True):
+        for flash, type_k in ((False, "q8_0"), (False, "f16"), (True, "f16")):
             for batch in (512, 256):
-                yield {"threads": threads, "flash_attention": flash, "batch_tokens": batch}
+                yield {
+                    "threads": threads, "flash_attention": flash, "cache_type_k": type_k, "batch_tokens": batch,
+                }  # fmt: skip
 
 
 def round_s(prefill: float, decode: Mapping[int, float]) -> float:

@@ -68,7 +68,7 @@ def harden(
     if waiting.first is not None:
         with settings.engine_of(s) as engine:
             outcomes = scheduler.run(
-                waiting, engine, run.journal, run.files.publish, observe, s.profile.max_running,
+                waiting, engine, run.journal, run.files.publish, observe, settings.at_once(s.profile),
                 manifest_sha256=s.manifest_sha256,
             )  # fmt: skip
         run.settle({flow: o.error for flow, o in outcomes.items() if o.error is not None})

@@ -101,13 +101,15 @@ def _beside_the_floor(settings: Settings, measured: Measured, wasted: int, prefi
 
 def _rates(settings: Settings, prefix: int, widths: list[int]) -> Rates:
     from runner.engines.llama_raw import raw_rates
-    from runner.settings import threads
+    from runner.settings import threads, weights_of
 
     assert settings.model is not None
-    return raw_rates(
-        settings.model.path, threads=threads(settings.profile), flash_attention=settings.profile.flash_attention,
-        batch_tokens=settings.profile.batch_tokens, prefix_tokens=prefix, widths=widths,
-    )  # fmt: skip
+    p = settings.profile
+    with weights_of(p, settings.model) as path:
+        return raw_rates(
+            path, threads=threads(p), flash_attention=p.flash_attention, cache_type_k=p.cache_type_k,
+            batch_tokens=p.batch_tokens, prefix_tokens=prefix, widths=widths,
+        )  # fmt: skip
 
 
 def _lines(f: dict[str, Any]) -> list[str]:

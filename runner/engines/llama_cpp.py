@@ -15,6 +15,7 @@ import time
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import llama_cpp.llama_cpp as C
 import numpy as np
@@ -31,9 +32,25 @@ from runner.errors import RunnerError, UsageError
 from runner.values import Finish, Reply, Request, Segment
 
 
+class Weights:
+    """A loaded model and its vocabulary, for one context or for several; freed after all of them."""
+
+    def __init__(self, path: Path) -> None:
+        self.model = open_model(str(path), vocab_only=False)
+        if C.llama_model_is_recurrent(self.model) or C.llama_model_is_hybrid(self.model):
+            self.close()
+            raise UsageError("recurrent and hybrid models cannot share a prefix", path=str(path), hint="use another")
+        self.vocab = Vocab(self.model)
+
+    def close(self) -> None:
+        if self.model is not None:
+            C.llama_model_free(self.model)
+            self.model = None
+
+
 class LlamaCpp:
     """See engines.base.Engine. context_tokens: cells of the pool; one sequence is bounded by the model's context.
-    batch_tokens: per llama_decode at most. adapt: fewer threads while others need the cores.
+    batch_tokens: per llama_decode at most. cache_type_k: how keys are stored.
 
     decode_s: wall time inside llama_decode; decoded: tokens fed to it; wasted: those that were guessed and taken back.
     """
@@ -42,35 +59,40 @@ class LlamaCpp:
 
     def __init__(
         self,
-        path: Path,
+        weights: Weights,
         *,
         context_tokens: int = 12288,
         model_context: int | None = None,
         threads: int = 2,
-        adapt: bool = False,
         flash_attention: bool = False,
+        cache_type_k: str = "f16",
         batch_tokens: int = 512,
         n_seq_max: int = 128,
     ) -> None:
-        self._model = open_model(str(path), vocab_only=False)
-        if C.llama_model_is_recurrent(self._model) or C.llama_model_is_hybrid(self._model):
-            C.llama_model_free(self._model)
-            self._model = None
-            raise UsageError("recurrent and hybrid models cannot share a prefix", path=str(path), hint="use another")
-        self.vocab = Vocab(self._model)
-        self.context_tokens: int = min(model_context or 1 << 30, C.llama_model_n_ctx_train(self._model))
+        self.vocab = weights.vocab
+        self.context_tokens: int = min(model_context or 1 << 30, C.llama_model_n_ctx_train(weights.model))
         self._n_batch = batch_tokens
-        self._ctx = open_context(self._model, context_tokens, threads, flash_attention, n_seq_max, batch_tokens)
+        self._ctx: Any = open_context(
+            weights.model, context_tokens, threads, flash_attention, n_seq_max, batch_tokens, cache_type_k
+        )
         self._cells = Cells(C.llama_get_memory(self._ctx), context_tokens, n_seq_max)
         self._batch = C.llama_batch_init(batch_tokens, 0, 1)
         self._grammars = Grammars(self.vocab, threads)
         self._waiting: list[Task] = []
         self._running: list[Task] = []
-        self._threads = Threads(threads, self._set_threads) if adapt else None
+        self._run_on = threads
+        self._threads: Threads | None = None
         self.decode_s = 0.0
         self.decoded = 0
         self.wasted = 0
         self.identity = f"llama.cpp via llama-cpp-python {version('llama-cpp-python')}"
+
+    def run_on(self, threads: int, *, adapt: bool) -> None:
+        """From the next step on. adapt: on fewer while others need the cores; for one that runs alone."""
+        if threads != self._run_on or adapt != (self._threads is not None):
+            self._run_on = threads
+            self._threads = Threads(threads, self._set_threads) if adapt else None
+            self._set_threads(threads)
 
     def _set_threads(self, n: int) -> None:
         C.llama_set_n_threads(self._ctx, n, n)
@@ -131,7 +153,7 @@ class LlamaCpp:
 
     def close(self) -> None:
         """Matchers hold the vocabulary's pointer, so they go before the model."""
-        if self._model is None:
+        if self._ctx is None:
             return
         for task in self._running + self._waiting:
             task.matcher, task.ahead = None, []
@@ -140,8 +162,7 @@ class LlamaCpp:
         del self._grammars
         C.llama_batch_free(self._batch)
         C.llama_free(self._ctx)
-        C.llama_model_free(self._model)
-        self._model = None
+        self._ctx = None
 
     # ---- admission -----------------------------------------------------------------------------------------------
 

@@ -25,12 +25,13 @@ class Rates:
 
 
 def raw_rates(
-    path: Path, *, threads: int, flash_attention: bool, batch_tokens: int, prefix_tokens: int, widths: Sequence[int]
-) -> Rates:
+    path: Path, *, threads: int, flash_attention: bool, batch_tokens: int, prefix_tokens: int, widths: Sequence[int],
+    cache_type_k: str = "f16",
+) -> Rates:  # fmt: skip
     """Measure with a context of its own. The tokens are arbitrary: time does not depend on what they say."""
     model = open_model(str(path), vocab_only=False)
     n_ctx = prefix_tokens + max(widths) * (_STEPS + 2) + 256
-    ctx = open_context(model, n_ctx, threads, flash_attention, max(widths) + 1, batch_tokens)
+    ctx = open_context(model, n_ctx, threads, flash_attention, max(widths) + 1, batch_tokens, cache_type_k)
     memory, batch = C.llama_get_memory(ctx), C.llama_batch_init(batch_tokens, 0, 1)
 
     def decode(rows: Sequence[tuple[int, int, bool]]) -> None:

@@ -24,9 +24,14 @@ def _silence(_level: int, _text: bytes, _data: Any) -> None:
     """llama.cpp writes to stderr by itself; errors reach the user as return codes instead."""
 
 
+def quiet() -> None:
+    """Errors reach the user as return codes, not as llama.cpp's own lines."""
+    C.llama_log_set(_silence, ctypes.c_void_p(0))
+
+
 def open_model(path: str, *, vocab_only: bool) -> Any:
     """Load a GGUF file (or its vocabulary alone). Integrity when llama.cpp refuses it."""
-    C.llama_log_set(_silence, ctypes.c_void_p(0))
+    quiet()
     C.llama_backend_init()
     params = C.llama_model_default_params()
     params.vocab_only = vocab_only
@@ -39,14 +44,23 @@ def open_model(path: str, *, vocab_only: bool) -> Any:
     return model
 
 
-def open_context(model: object, n_ctx: int, threads: int, flash: bool, n_seq_max: int, n_batch: int) -> ctypes.c_void_p:
-    """A context with one unified pool."""
+_TYPES = {"f16": C.GGML_TYPE_F16, "q8_0": C.GGML_TYPE_Q8_0}
+
+
+def open_context(
+    model: object, n_ctx: int, threads: int, flash: bool, n_seq_max: int, n_batch: int, type_k: str = "f16"
+) -> ctypes.c_void_p:
+    """A context with one unified pool. type_k: how keys are stored; f16 where the model's heads do not fit the type."""
     p = C.llama_context_default_params()
     p.n_ctx, p.n_batch, p.n_ubatch, p.n_seq_max = n_ctx, n_batch, n_batch, n_seq_max
     p.kv_unified = True
     p.flash_attn_type = int(flash)
     p.n_threads = p.n_threads_batch = threads
+    p.type_k = _TYPES[type_k]
     ctx: ctypes.c_void_p = C.llama_init_from_model(model, p)
+    if not ctx and type_k != "f16":
+        p.type_k = _TYPES["f16"]
+        ctx = C.llama_init_from_model(model, p)
     if not ctx:
         raise RunnerError(
             f"no memory for a context of {n_ctx} tokens", code="engine", hint="lower context_tokens in the profile"

@@ -300,13 +300,15 @@ def _review(
 
 
 def _linked(artifact: Artifact, setup: Setup) -> tuple[list[tuple[str, str]], list[str]]:
-    """Step 8: the artifact's soft links of roles spec and prior-decision, fenced and trimmed to their own budget."""
+    """Step 8: the artifact's soft links of roles spec and prior-decision, fenced and trimmed to their own budget.
+
+    The text goes into prompts, so it holds no time of day: the same files are the same prompts tomorrow."""
     ceiling = min(CONTEXT_CEILING, setup.context_tokens // 4)
 
     def count(text: str) -> int:
         return tokens_of(text, setup.tokenizer)
 
-    found = materialize(artifact, "reviewer", ("spec", "prior-decision"), ceiling, count, setup.opened_at)
+    found = materialize(artifact, "reviewer", ("spec", "prior-decision"), ceiling, count, "at the opening")
     if not found.links:
         return [], []
     lost = [f"soft link {k.uri}: {k.reason}" for k in found.links if k.status == "unresolved"]

@@ -116,9 +116,9 @@ def test_a_bundled_profile_is_not_changed(tmp_path, monkeypatch):
 
 
 def test_candidates():
-    """Each setting of threads with and without flash attention and with two batch sizes, none twice."""
+    """Each setting of threads with three ways of attention and two batch sizes, none twice."""
     found = [tuple(c.values()) for c in tune.candidates(2)]
-    assert len(found) == len(set(found)) == 8
+    assert len(found) == len(set(found)) == 12
     assert {c[0] for c in tune.candidates(1) for c in [tuple(c.values())]} == {1}
 
 

@@ -123,3 +123,24 @@ def test_without_writing(harbour, tmp_path):
     rows = harden(harbour, found, Bulk(OPTIONS, scratch=tmp_path / "out"), settings, clock=clock)
     assert Counter(r.status for r in rows) == {"done": 32}
     assert tree(harbour) == before
+
+
+def test_no_clock_in_a_prompt(harbour, tmp_path):
+    """The same files tomorrow are the same prompts: every request of every leaf, those with linked documents too."""
+
+    def digests(name: str, at: str) -> dict[str, str]:
+        found = select(harbour, Selection(), harbour)
+        settings = runs.settings("fake", None, harbour.parent)
+        rows = harden(harbour, found, Bulk(OPTIONS, scratch=tmp_path / name), settings, clock=lambda: at)
+        said = {}
+        for row in rows:
+            assert row.round is not None
+            lines = (row.round / ".run/journal.jsonl").read_text().splitlines()
+            said |= {f"{row.path} {d['key']}": d["digest"] for d in map(json.loads, lines) if "digest" in d}
+        return said
+
+    today = digests("today", "2026-01-02T03:04:05Z")
+    assert len(today) > 32 * 5
+    assert digests("tomorrow", "2026-01-03T13:14:15Z") == today
+    stored = [json.loads(p.read_bytes()) for p in (tmp_path / "today").rglob("inputs.json")]
+    assert any(name == "linked documents" for inputs in stored for name, _ in inputs["review"]["context"])

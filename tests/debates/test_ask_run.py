@@ -300,3 +300,17 @@ def test_really_killed(tmp_path: Path, where: str) -> None:
     assert journal.read_bytes().startswith(known)
     keys = [line["key"] for line in map(json.loads, journal.read_text().splitlines()) if "key" in line]
     assert len(keys) == len(set(keys))
+
+
+def test_no_clock_in_a_prompt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same question tomorrow is the same requests."""
+
+    def digests(project: Path, at: str) -> dict[str, str]:
+        monkeypatch.setattr(sys.modules[__name__], "clock", lambda: at)
+        start(project, rounds=2, fields={"stakes": "Money"})
+        lines = (project / "out/.run/journal.jsonl").read_text().splitlines()
+        return {d["key"]: d["digest"] for d in map(json.loads, lines) if "digest" in d}
+
+    today = digests(tmp_path / "a", "2026-03-01T09:00:00Z")
+    assert len(today) >= 5
+    assert digests(tmp_path / "b", "2026-03-02T19:10:11Z") == today

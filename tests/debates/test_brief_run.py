@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -525,3 +526,21 @@ def test_no_engine(workspace):
 def test_handoff_of_the_same_words():
     """The words of the guard are the specification's."""
     assert handoff.TRIGGER == "reviewer-rejection-2"
+
+
+def test_no_clock_in_a_prompt(workspace: Path, say: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same task tomorrow is the same requests."""
+
+    def asked(at: str) -> list[Request]:
+        monkeypatch.setattr(sys.modules[__name__], "AT", at)
+        found = say(script)
+        found.clear()
+        write(workspace, force=True)
+        for path in (workspace / ".ai/context/debates").iterdir():
+            if path.is_file():
+                path.unlink()
+        return list(found)
+
+    today = asked("2026-01-02T03:04:05Z")
+    assert len(today) >= 3
+    assert asked("2026-01-03T13:14:15Z") == today

@@ -22,7 +22,7 @@ from pydantic import BaseModel, Field
 
 from runner import schemas
 from runner.engines import llama_grammars
-from runner.engines.llama_cpp import LlamaCpp
+from runner.engines.llama_cpp import LlamaCpp, Weights
 from runner.errors import Integrity, RunnerError, UsageError
 from runner.manifests import find_model
 from runner.values import Format, Message, Reply, Request, Sampling, Segment
@@ -44,8 +44,20 @@ We retry three times, then give up. Nobody owns the rollback when the second ste
 LABELS = tuple(json.dumps(label) for label in contract.LABELS)
 
 
+class Alone(LlamaCpp):
+    """An engine with weights of its own."""
+
+    def __init__(self, path: Path, **options: Any) -> None:
+        self.weights = Weights(path)
+        super().__init__(self.weights, **options)
+
+    def close(self) -> None:
+        super().close()
+        self.weights.close()
+
+
 def make(context_tokens: int = 2048, n_seq_max: int = SEQS) -> LlamaCpp:
-    return LlamaCpp(MODEL, context_tokens=context_tokens, n_seq_max=n_seq_max, threads=1)
+    return Alone(MODEL, context_tokens=context_tokens, n_seq_max=n_seq_max, threads=1)
 
 
 @pytest.fixture(scope="module")
@@ -514,7 +526,7 @@ def test_not_a_model(tmp_path):
     path = tmp_path / "x.gguf"
     path.write_bytes(b"GGUF, it says")
     with pytest.raises(Integrity, match=r"llama\.cpp cannot load this file"):
-        LlamaCpp(path)
+        Weights(path)
 
 
 def test_recurrent_models_are_refused(monkeypatch):
