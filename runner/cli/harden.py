@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from runner.cli import common, gating
 from runner.cli.common import out, warn
-from runner.errors import EXIT_DONE, Refused, UsageError, worst
+from runner.errors import EXIT_DONE, EXIT_INCOMPLETE, Refused, RunnerError, UsageError, worst
 
 if TYPE_CHECKING:
     from runner.bulk.harden import Bulk, Row
     from runner.bulk.select import Found, Selection
+    from runner.cli.overall import Overall
     from runner.settings import Settings
 
 report = typer.Typer(help="Reports of bulk runs.", no_args_is_help=True, rich_markup_mode=None)
@@ -159,24 +161,53 @@ def _run(
     from runner.cli.overall import Overall
 
     start = time.monotonic()
-    with common.audited_bulk("harden", root, [f.path for f in found]) as notes:
-        with Overall(progress, len(found)) as shown:
-            rows = harden_all(root, found, bulk, settings, observe=shown.observe, ended=shown.ended)
-        records = [row.round / ".run" / "record.json" for row in rows if row.round is not None]
-        reviewed = worst([row.exit for row in rows])  # the report says what was reviewed; the gate is the caller's
-        counts = reports.counts(rows)
-        head = reports.head(settings, time.monotonic() - start, counts, reviewed)
+
+    def report_of(rows: list[Row], code: int) -> dict[str, Any]:
+        head = reports.head(settings, time.monotonic() - start, reports.counts(rows), code)
         if report_file is not None:
             reports.write(report_file, root, rows, head)
+        return head
+
+    with common.audited_bulk("harden", root, [f.path for f in found]) as notes:
+        so_far: list[Row] = []
+        report_of(_unfinished(found, so_far, "not reached"), EXIT_INCOMPLETE)  # no earlier one stays, come what may
+        try:
+            with Overall(progress, len(found)) as shown:
+                rows = harden_all(
+                    root, found, bulk, settings, observe=shown.observe, ended=lambda row: _both(so_far, row, shown)
+                )
+        except BaseException as error:
+            with suppress(RunnerError):  # the error under way is the one to report
+                why, code = "the run was stopped", EXIT_INCOMPLETE
+                if isinstance(error, RunnerError):
+                    why, code = error.message, error.exit_code
+                report_of(_unfinished(found, so_far, f"not finished: {why}"), code)
+            raise
+        records = [row.round / ".run" / "record.json" for row in rows if row.round is not None]
+        reviewed = worst([row.exit for row in rows])  # the report says what was reviewed; the gate is the caller's
+        head = report_of(rows, reviewed)
         code = notes["exit"] = gating.code(gate, records, reviewed)
     if as_json:
         common.out_json(head | {"artifacts": [reports.row_json(root, r) for r in rows]})
     else:
         for row in rows:
             out(_line(row))
-        out(", ".join(f"{n} {word}" for word, n in counts.items() if n) + f"; {head['wall_s']:.0f} s")
+        out(", ".join(f"{n} {word}" for word, n in head["counts"].items() if n) + f"; {head['wall_s']:.0f} s")
     _advise(rows)
     return code
+
+
+def _both(so_far: list[Row], row: Row, shown: Overall) -> None:
+    so_far.append(row)
+    shown.ended(row)
+
+
+def _unfinished(found: list[Found], so_far: list[Row], why: str) -> list[Row]:
+    """The rows of a run that has not come to its end, in the order given."""
+    from runner.bulk.harden import Row
+
+    ended = {row.path: row for row in so_far}
+    return [ended.get(f.path) or Row(f.path, "failed", why, exit=EXIT_INCOMPLETE) for f in found]
 
 
 def _line(row: Row) -> str:

@@ -4,6 +4,9 @@ Our round is run first and its requests are noted. Each peer is then asked the s
 prompts to the token, the same bounds of the reply as a JSON schema, the same limit of tokens, temperature, threads
 and model file. What each peer's best cache can share, it shares. Ratios are of whole rounds.
 
+--weights says what peers load: `file`, the model file with llama.cpp's own defaults, as its users do; `copy`, the Q8_0
+weights and keys that our profile makes of it, so that only the scheduling differs.
+
 Peers:
   loop, document first   one `Llama`, one request after the other; it reuses the prefix that two prompts share
   loop, persona first    the same with the task in front of the document, as most loops are written
@@ -25,7 +28,8 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
@@ -38,6 +42,20 @@ from runner.engines.llama_vocab import LlamaTokenizer
 from runner.values import Message, Request
 
 SERVER = Path(".cache/llama-server/bin/llama-server")
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """Settings of llama.cpp that a peer runs with."""
+
+    flash: bool
+    cache_type_k: str
+
+    @property
+    def type_k(self) -> int:
+        return {"f16": 1, "q8_0": 8}[self.cache_type_k]  # numbers of ggml's types
+
+
 WAVES = ("reviewers", "reasons", "verdicts", "amended", "synthesis")
 SLOTS = 5
 
@@ -88,13 +106,20 @@ def persona_first(messages: Sequence[Message]) -> list[Message]:
 
 
 def loop(
-    waves: dict[str, list[Request]], model: Path, threads: int, flash: bool, prompts: Prompts, first: str
+    waves: dict[str, list[Request]], model: Path, threads: int, tuned: Tuned, prompts: Prompts, first: str
 ) -> dict[str, float]:
     """One request after the other. Each wave's seconds."""
     from llama_cpp import Llama, LlamaGrammar
 
     llm = Llama(
-        str(model), n_ctx=8192, n_batch=512, n_threads=threads, n_threads_batch=threads, flash_attn=flash, verbose=False
+        str(model),
+        n_ctx=8192,
+        n_batch=512,
+        n_threads=threads,
+        n_threads_batch=threads,
+        flash_attn=tuned.flash,
+        type_k=tuned.type_k,
+        verbose=False,
     )
     took = {}
     for name, requests in waves.items():
@@ -113,13 +138,14 @@ def loop(
 
 
 @contextmanager
-def server(model: Path, threads: int, flash: bool, slots: Path, cells: int) -> Iterator[httpx.Client]:
+def server(model: Path, threads: int, tuned: Tuned, slots: Path, cells: int) -> Iterator[httpx.Client]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     command = [
         str(SERVER), "-m", str(model), "--offline", "--no-ui", "--host", "127.0.0.1", "--port", str(port),
-        "-t", str(threads), "-tb", str(threads), "-fa", "on" if flash else "off", "-b", "512", "-ub", "512",
+        "-t", str(threads), "-tb", str(threads), "-fa", "on" if tuned.flash else "off", "-b", "512", "-ub", "512",
+        "-ctk", tuned.cache_type_k,
         "--cache-ram", "0", "--no-cache-idle-slots", "--no-context-shift", "-np", str(SLOTS), "-kvu", "-c", str(cells),
         "--slot-save-path", f"{slots}/",
     ]  # fmt: skip
@@ -188,6 +214,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--reviewers", type=int, default=5)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--weights", choices=("file", "copy"), nargs="+", default=["file", "copy"])
     parser.add_argument("--skip", default="", help="loop-document,loop-persona,server,slots")
     parser.add_argument("--json", type=Path, help="write all figures to this file")
     options = parser.parse_args()
@@ -199,11 +226,14 @@ def main() -> int:
     with settings_of.engine_of(settings) as engine:
         ours = workload.whole_round(engine, review, settings.manifest_sha256)
         asked = shapes(ours, engine.wasted)  # type: ignore[attr-defined]
-    flash = settings.profile.flash_attention  # the same for everybody
     prefix = max(r.tokens_cached for r in ours.of("reviewers"))
+    profile = settings.profile
+    tuned = Tuned(profile.flash_attention, profile.cache_type_k)
+    copies = ExitStack()
+    copy = copies.enter_context(settings_of.weights_of(profile, settings.model))
     rates = raw_rates(
-        model, threads=options.threads, flash_attention=flash, batch_tokens=512, prefix_tokens=prefix,
-        widths=sorted({1, *asked.widths.values()}),
+        copy, threads=options.threads, flash_attention=tuned.flash, cache_type_k=tuned.cache_type_k, batch_tokens=512,
+        prefix_tokens=prefix, widths=sorted({1, *asked.widths.values()}),
     )  # fmt: skip
     waves = {w: [r for r in ours.requests if wave_of(r.key) == w] for w in WAVES}
     waves = {w: r for w, r in waves.items() if r}
@@ -216,20 +246,23 @@ def main() -> int:
     )
     figures: dict[str, object] = {"ours": ours.wall_s, "phases": ours.phases, "floor": floor, "claims": claims}
     skip = options.skip.split(",")
-    for first in ("document", "persona"):
-        if f"loop-{first}" not in skip:
-            took = loop(waves, model, options.threads, flash, prompts, first)
-            report(f"loop, {first} first", took, ours.wall_s, {}, figures)
-    if SERVER.is_file():
+    for weights in options.weights:
+        path, how = (copy, tuned) if weights == "copy" else (model, Tuned(False, "f16"))
+        for first in ("document", "persona"):
+            if f"loop-{first}" not in skip:
+                took = loop(waves, path, options.threads, how, prompts, first)
+                report(f"loop, {first} first, {weights}", took, ours.wall_s, {}, figures)
         cells = SLOTS * max(len(prompts.tokens(r.messages)) + r.max_tokens for rs in waves.values() for r in rs)
         for name, pinned in (("server", False), ("slots", True)):
-            if name not in skip:
+            if name not in skip and SERVER.is_file():
                 with (
                     tempfile.TemporaryDirectory() as slots,
-                    server(model, options.threads, flash, Path(slots), cells) as client,
+                    server(path, options.threads, how, Path(slots), cells) as client,
                 ):
                     took, said = served(waves, client, prompts, pinned)
-                report("server" if not pinned else "server, slots", took, ours.wall_s, said, figures)
+                name = "server" if not pinned else "server, slots"
+                report(f"{name}, {weights}", took, ours.wall_s, said, figures)
+    copies.close()
     if options.json:
         options.json.write_text(json.dumps(figures, indent=1))
     return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,8 @@ from helpers import profile, tree, write
 from many import leaf
 
 from runner import cli
+from runner.engines.fake import FakeEngine
+from runner.errors import RunnerError
 
 LIMITS = "tree/area/limits.md"
 RUN = ("harden", "--profile", "fake", "--personas", "red-team,ops-readiness", "--feedback", "Ready?", "--allow-dirty")
@@ -186,3 +189,36 @@ def test_interrupted_and_run_again(root):
     command[command.index("fake")] = "dead"
     assert subprocess.run(command, capture_output=True, check=False).returncode == -9
     assert cli.run([*RUN, "-q"]) == 0
+
+
+def test_a_report_of_a_run_that_was_cut_off(root, capsys, monkeypatch):
+    """Killed, or with an engine that died: the report is never an earlier one, and says what is not finished."""
+    assert cli.run([*RUN, "--scratch", "out", "--report", "r.json", "-q"]) == 0
+    assert json.loads(Path("r.json").read_text())["ok"]
+    profile(root, "dead", faults={"12": "sigkill"})
+    command = [sys.executable, "-m", "runner.cli", *RUN, "--report", "r.json", "-q"]
+    command[command.index("fake")] = "dead"
+    assert subprocess.run(command, capture_output=True, check=False).returncode == -9
+    killed = json.loads(Path("r.json").read_text())
+    assert (killed["ok"], killed["exit"], killed["counts"]["failed"]) == (False, 4, 5)
+    assert {a["why"] for a in killed["artifacts"]} == {"not reached"}
+
+    def dies(self: FakeEngine) -> None:
+        if json.loads(Path("r.json").read_text()) and sum(1 for _ in Path().rglob("record.json")) >= 2:
+            raise RunnerError("llama_decode failed with -3", code="engine")
+        return step(self)
+
+    step = FakeEngine.step
+    monkeypatch.setattr(FakeEngine, "step", dies)
+    shutil.rmtree("out")
+    assert cli.run([*RUN, "--report", "r.json", "-q"]) == 2
+    assert "llama_decode failed with -3" in capsys.readouterr().err
+    cut = json.loads(Path("r.json").read_text())
+    assert (cut["ok"], cut["exit"], len(cut["artifacts"])) == (False, 2, 5)
+    assert cut["counts"]["done"] >= 1
+    assert {a["why"] for a in cut["artifacts"] if a["status"] == "failed"} == {
+        "not finished: llama_decode failed with -3"
+    }
+    monkeypatch.setattr(FakeEngine, "step", step)
+    assert cli.run([*RUN, "--report", "r.json", "-q"]) == 0
+    assert json.loads(Path("r.json").read_text())["counts"]["done"] == 5
