@@ -111,14 +111,16 @@ def test_incomplete(job: Job) -> None:
 
 
 def test_a_crash_is_no_pass(job: Job) -> None:
-    """An engine that takes the process with it: the signal's code, no report, and a summary that says so."""
+    """An engine that takes the process with it: the signal's code, and reports that say what was not reached."""
     profile = job.temp / "faulty.yaml"
     profile.write_text("engine: fake\nroles: {default: fake}\nfake: {faults: {1: sigkill}}\n")
     ran = job.run(profile=str(profile))
-    assert (ran.code, ran.outputs["exit"], ran.outputs["report"], ran.outputs["summary"]) == (137, "137", "", "")
-    assert ran.summary == (
+    assert (ran.code, ran.outputs["exit"]) == (137, "137")
+    cut = json.loads(Path(ran.outputs["report"]).read_text())
+    assert (cut["ok"], {a["why"] for a in cut["artifacts"]}) == (False, {"not reached"})
+    assert ran.summary.startswith(
         "**debate-runner: exit 137, debate was killed, perhaps for memory; nothing was decided.** Isolated: false.\n\n"
-        "There is no report.\n"
+        "# Review\n\n0 documents reviewed · 0 findings · **INCOMPLETE**\n\n## Not done\n"
     )
 
 

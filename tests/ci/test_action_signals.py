@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import select
@@ -86,7 +87,10 @@ def test_stopped(job: Job, sent: signal.Signals, code: int) -> None:
     with running(job) as (step, pids, log):
         step.send_signal(sent)
         ran = ended(job, step, log)
-        assert (ran.code, ran.outputs["exit"], ran.outputs["report"]) == (code, str(code), ""), ran.log
+        assert (ran.code, ran.outputs["exit"]) == (code, str(code)), ran.log
+        cut = json.loads(Path(ran.outputs["report"]).read_text(encoding="utf-8"))
+        assert (cut["ok"], cut["exit"], cut["counts"]["done"]) == (False, 4, 0)
+        assert {a["why"] for a in cut["artifacts"]} == {"not finished: the run was stopped"}
         assert not any(alive(pid) for pid in pids)
     assert re.search("^debate: (interrupted|terminated); `debate resume` goes on", ran.log, re.MULTILINE), ran.log
     assert f"review.sh: killed: process {pids[1]} was left" in ran.log.splitlines()
