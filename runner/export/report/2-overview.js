@@ -88,7 +88,7 @@ function tiles() {
     tile(shown.length.toLocaleString("en"), "claims"), tile(conceded.length.toLocaleString("en"), "conceded"),
     tile(conceded.filter((c) => c.edit && !c.edit.hand).length.toLocaleString("en"), "patches that apply"),
     sure.length ? tile(percent(sure[sure.length >> 1]), "median confidence, conceded") : null,
-    tile(time(part.reduce((s, i) => s + i.seconds, 0)), "of model time"),
+    tile(time(part.reduce((s, i) => s + i.seconds, 0)), "of calls, added up"),
     items.length > 1 ? tile(part.filter((i) => !i.complete).length.toLocaleString("en"), "incomplete") : null));
 }
 function documents() {
