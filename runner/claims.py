@@ -231,18 +231,26 @@ def _with_line_ends_of(body: bytes, at: int, text: str) -> str:
 
 
 def _whole_lines(body: bytes, start: int, end: int) -> tuple[int, int]:
-    """What a deletion takes: the quote, or its lines when it is all that is on them.
+    """What a deletion takes: the quote, or its lines when it is all that is on them, a list item's marker with it.
 
-    Between two blank lines the one above goes too, so that one paragraph break is left.
+    Between two blank lines the one above goes too, so that one paragraph break is left; within a line, the blanks
+    after the quote, so that none begin the line and no two stand in a row.
     """
     first = body.rfind(b"\n", 0, start) + 1
     last = _line_end(body, end - 1)
-    if body[first:start].strip(b" \t") or body[end:last].strip(b" \t\r\n"):
+    if body[end:last].strip(b" \t\r\n"):
+        at_blank = start == first or body[start - 1 : start] in (b" ", b"\t")
+        return start, end + (len(body[end:last]) - len(body[end:last].lstrip(b" ")) if at_blank else 0)
+    item = _MARKER.fullmatch(body[first:start]) and not re.match(rb"[ \t]+\S", body[last:])  # it ends with the quote
+    if body[first:start].strip(b" \t") and not item:
         return start, end
     above = body.rfind(b"\n", 0, max(first - 1, 0)) + 1
     if first and not body[above:first].strip() and not body[last : _line_end(body, last)].strip():
         return above, last
     return first, last
+
+
+_MARKER = re.compile(rb"[ \t]*([-*+]|[0-9]{1,9}[.)])[ \t]+(\[[ xX]\][ \t]+)?")  # of a list item
 
 
 def _line_end(body: bytes, at: int) -> int:

@@ -269,13 +269,24 @@ def test_earlier_ids_are_kept() -> None:
         (b"a\nb", "b", b"a\n"),
         (b"a\n\nb", "a", b"\nb"),
         (b"- a\n- b\n- c\n", "- b", b"- a\n- c\n"),
-        (b"- a\n- b\n- c\n", "b", b"- a\n- \n- c\n"),
+        (b"- a\n- b\n- c\n", "b", b"- a\n- c\n"),
+        (b"1. a\r\n2) [x] b\r\n3. c\r\n", "b", b"1. a\r\n3. c\r\n"),
+        (b"- a\n\n* b\n\n- c\n", "b", b"- a\n\n- c\n"),
+        (b"- a\n- b\n  - c\n", "b", b"- a\n- \n  - c\n"),
+        (b"- a\n- b\n  c\n- d\n", "b\n  c", b"- a\n- d\n"),
+        (b"- a b c\n", "a", b"- b c\n"),
+        (b"- a b\n", "b", b"- a \n"),
+        (b"a. b. c.\n", "a.", b"b. c.\n"),
+        (b"a. b.  c.\n", "b.", b"a. c.\n"),
+        (b"(a) b\n", "a", b"() b\n"),
+        (b"a b\n", " b", b"a\n"),
         (b"ab\ncd\n", "b\nc", b"ad\n"),
         (b"ab\ncd\n", "\ncd", b"ab\n"),
     ],
 )
 def test_delete(body: bytes, quote: str, left: bytes) -> None:
-    """A deletion takes the quote; when that is all on its lines, the lines, and leaves one paragraph break."""
+    """A deletion takes the quote; when that is all on its lines, the lines, and leaves one paragraph break; no empty
+    item of a list is left, and no blanks in a row."""
     (patch,) = patched(body, claim(quote, action="delete", replacement="ignored"))
     assert claims.apply(body, [patch]) == left
     assert applied(FRONT + body, patch.diff) == FRONT + left

@@ -3,8 +3,8 @@
 Its threads meet many times per token. Waiting in a spin makes that quick on an idle machine: 91 tokens per second
 against 38 (two cores, one sequence). Beside another busy process it is ruin: whoever is not running keeps the others
 spinning, 9 tokens per second, where a single thread gives 56. So we spin, and give up a thread as soon as its core is
-someone else's; when a core is idle again, we take it back. Replies do not depend on the
-number of threads (with flash attention they may, where one sequence runs alone).
+someone else's; when a core is idle again, we take it back. Replies do not depend on the number
+of threads (with flash attention they may, where one sequence runs alone).
 """
 
 from __future__ import annotations

@@ -529,6 +529,25 @@ def test_not_a_model(tmp_path):
         Weights(path)
 
 
+def test_heads_that_do_not_fit_the_key_type(monkeypatch):
+    """Keys are then stored as f16; without memory for that either, the error says so."""
+    tried: list[int] = []
+    first = C.llama_init_from_model
+
+    def refuses(model: Any, params: Any) -> Any:
+        tried.append(params.type_k)
+        return first(model, params) if params.type_k == C.GGML_TYPE_F16 and len(tried) < 4 else None
+
+    monkeypatch.setattr(C, "llama_init_from_model", refuses)
+    weights = Weights(MODEL)
+    LlamaCpp(weights, context_tokens=512, threads=1, cache_type_k="q8_0").close()
+    assert tried == [C.GGML_TYPE_Q8_0, C.GGML_TYPE_F16]
+    tried += [0]
+    with pytest.raises(RunnerError, match="no memory for a context of 512 tokens"):
+        LlamaCpp(weights, context_tokens=512, threads=1, cache_type_k="q8_0")
+    weights.close()
+
+
 def test_recurrent_models_are_refused(monkeypatch):
     """They cannot share a prefix, so they are refused when opened."""
     monkeypatch.setattr(C, "llama_model_is_recurrent", lambda model: True)
